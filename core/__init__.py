@@ -1,0 +1,1 @@
+"""Plain values that every layer shares: records, batches, schema, configuration, errors, clock."""

@@ -1,0 +1,1 @@
+"""Learners: River, compiled; their scores; one protocol and a registry of kinds."""

@@ -1,0 +1,1 @@
+"""Snapshots: the data-only codec, and the stores that keep versions, roles and journals."""

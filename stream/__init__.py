@@ -1,0 +1,1 @@
+"""Logs, records, the join, windows, and the fold with its drivers."""

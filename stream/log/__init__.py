@@ -1,0 +1,1 @@
+"""The log: one port, and its adapters for Kafka, Redis Streams and memory."""
