@@ -20,13 +20,18 @@ OPEN = "*"  # the one column of an open feature map
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One feature. `path` is where it sits inside the features object, dots between steps.
-    An optional feature may be null or left out; then it is missing (NaN or None)."""
+    """One feature. It sits in the features object under its name, or at `path` (dots between steps)
+    where one is given. An optional feature may be null or left out; then it is missing (NaN or None)."""
 
     name: str
     kind: Kind
     optional: bool = False
     path: str = ""
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The keys to follow inside the features object."""
+        return tuple(self.path.split(".")) if self.path else (self.name,)
 
     @property
     def spec(self) -> str:
@@ -82,7 +87,7 @@ def parse_schema(features: Mapping[str, str] | str) -> Schema:
     if isinstance(features, str):
         if features != "any":
             raise ConfigError(f'features: a table of features or "any", not {features!r}')
-        return Schema((Feature(OPEN, "any", path=OPEN),), open=True)
+        return Schema((Feature(OPEN, "any"),), open=True)
     problems: list[str] = []
     parsed: list[Feature] = []
     for name, spec in features.items():
@@ -94,7 +99,7 @@ def parse_schema(features: Mapping[str, str] | str) -> Schema:
             )
             continue
         kind, mark, path = match.groups()
-        parsed.append(Feature(name, kind, bool(mark), path or name))  # type: ignore[arg-type]  # matched KINDS
+        parsed.append(Feature(name, kind, bool(mark), path or ""))  # type: ignore[arg-type]  # matched KINDS
     if not features:
         problems.append("features: at least one feature")
     if problems:
