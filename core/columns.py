@@ -151,7 +151,8 @@ class FeatureReader:
                 if isinstance(item, int | float) and not abs(item) <= self.limits.max_abs_value:
                     bad.setdefault(i, _out_of_range(Feature(name, "any"), item))
                 elif isinstance(item, str) and len(item) > self.limits.max_category_chars:
-                    detail = f"features.{name}: a text of {len(item)} characters, at most {self.limits.max_category_chars}"
+                    limit = self.limits.max_category_chars
+                    detail = f"features.{name}: a text of {len(item)} characters, at most {limit}"
                     bad.setdefault(i, BadRecord("category_too_long", detail))
 
 

@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
+# Why a record was refused: the closed set of codes in dead letters, metrics and HTTP answers.
+Reason = Literal[
+    "malformed",  # not JSON, or not an object
+    "not_utf8",
+    "too_large",
+    "too_deep",
+    "missing_field",
+    "wrong_type",
+    "number_out_of_range",
+    "inexact_number",
+    "category_too_long",
+    "bad_id",
+    "bad_timestamp",
+    "unknown_class",
+    "class_limit",
+]
+REASONS: tuple[str, ...] = get_args(Reason)
+
 
 class RiverrunError(Exception):
     """Base of all errors that riverrun raises on purpose. The message says what, which and value."""
@@ -74,7 +94,7 @@ class NotReady(RiverrunError):
 class BadRecord(RiverrunError):
     """One record that cannot be used. `reason` is a code from a closed set, `detail` is for people."""
 
-    def __init__(self, reason: str, detail: str) -> None:
-        self.reason = reason
+    def __init__(self, reason: Reason, detail: str) -> None:
+        self.reason: Reason = reason
         self.detail = detail
         super().__init__(f"{reason}: {detail}")

@@ -1,0 +1,1 @@
+"""JSON records into typed columns, and what was refused."""

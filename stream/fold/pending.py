@@ -1,0 +1,151 @@
+"""Events that wait, as columns: for their label, or for their window to close."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.batch import Batch
+from core.plain import FloatArray, IntArray, ObjectArray, State
+
+
+class Pending:
+    """Rows in slots. A row holds an event as it was when it arrived: features, every lineage's scores
+    for it, and the baselines' answers; later its label. Slots are reused; `sequence` tells the order of arrival.
+    """
+
+    def __init__(self, n_numeric: int, n_objects: int) -> None:
+        self.ids: ObjectArray = np.empty(0, dtype=object)
+        self.ts_ms: IntArray = np.empty(0, dtype=np.int64)
+        self.sequence: IntArray = np.empty(0, dtype=np.int64)  # -1: a free slot
+        self.X: FloatArray = np.empty((0, n_numeric))
+        self.objects: ObjectArray = np.empty((0, n_objects), dtype=object)
+        self.no_change: FloatArray = np.empty(0)
+        self.usual: FloatArray = np.empty(0)
+        self.y: FloatArray = np.empty(0)
+        self.scores: dict[str, FloatArray] = {}  # lineage -> [slots, width]; NaN: it was not there yet
+        self._free: list[int] = []
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self.ids) - len(self._free)
+
+    def put(self, events: Batch) -> IntArray:
+        """Slots for these rows, in order. What the baselines say is set by the caller."""
+        n = len(events)
+        if len(self._free) < n:
+            self._grow(n - len(self._free))
+        slots = np.array([self._free.pop() for _ in range(n)], dtype=np.int64)
+        self.ids[slots] = events.ids
+        self.ts_ms[slots] = events.ts_ms
+        self.X[slots] = events.X
+        self.objects[slots] = events.objects
+        self.no_change[slots] = np.nan
+        self.usual[slots] = np.nan
+        self.y[slots] = np.nan
+        self.sequence[slots] = np.arange(self._next, self._next + n)
+        self._next += n
+        for scores in self.scores.values():
+            scores[slots] = np.nan
+        return slots
+
+    def set_scores(self, lineage: str, slots: IntArray, scores: FloatArray) -> None:
+        """What the lineage said about these rows. A class that came up since has score 0 in older rows."""
+        width = scores.shape[1]
+        held = self.scores.get(lineage)
+        if held is None:
+            held = self.scores[lineage] = np.full((len(self.ids), width), np.nan)
+        elif held.shape[1] < width:
+            wider = np.zeros((len(self.ids), width))
+            wider[:, : held.shape[1]] = held
+            wider[np.isnan(held[:, 0])] = np.nan
+            held = self.scores[lineage] = wider
+        held[slots] = scores
+
+    def get_scores(self, lineage: str, slots: IntArray, width: int) -> FloatArray:
+        """[rows, width]; rows of NaN where the lineage was not there when the event came."""
+        held = self.scores.get(lineage)
+        found = np.full((len(slots), width), np.nan)
+        if held is not None:
+            rows = held[slots]
+            found[:, : held.shape[1]] = rows
+            found[~np.isnan(rows[:, 0]), held.shape[1] :] = 0.0
+        return found
+
+    def drop_lineage(self, lineage: str) -> None:
+        """Forgets what this lineage said."""
+        self.scores.pop(lineage, None)
+
+    def examples(self, slots: IntArray, y: IntArray | FloatArray, n_classes: int) -> Batch:
+        """The rows with their labels, in this order."""
+        return Batch(self.ids[slots], self.ts_ms[slots], self.X[slots], self.objects[slots], y, n_classes)
+
+    def release(self, slots: IntArray) -> None:
+        """Frees the slots."""
+        self.sequence[slots] = -1
+        self.ids[slots] = None
+        self.objects[slots] = None
+        self._free.extend(slots[::-1].tolist())
+
+    def live(self) -> IntArray:
+        """The slots in use, in order of arrival."""
+        slots = np.flatnonzero(self.sequence >= 0)
+        return slots[np.argsort(self.sequence[slots])]
+
+    def _grow(self, need: int) -> None:
+        old = len(self.ids)
+        new = max(2 * old, old + need, 1024)
+        for name in ("ids", "ts_ms", "sequence", "X", "objects", "no_change", "usual", "y"):
+            setattr(self, name, _longer(getattr(self, name), new))
+        self.sequence[old:] = -1
+        for lineage, scores in self.scores.items():
+            longer = _longer(scores, new)
+            longer[old:] = np.nan
+            self.scores[lineage] = longer
+        self._free.extend(range(new - 1, old - 1, -1))
+
+    def state(self) -> State:
+        """The rows in use, in order of arrival; `from_state` gives them the slots 0, 1, …"""
+        slots = self.live()
+        return {
+            "ids": self.ids[slots].tolist(),
+            "ts_ms": self.ts_ms[slots],
+            "X": self.X[slots],
+            "objects": [self.objects[slots, j].tolist() for j in range(self.objects.shape[1])],
+            "no_change": self.no_change[slots],
+            "usual": self.usual[slots],
+            "y": self.y[slots],
+            "scores": {name: scores[slots] for name, scores in self.scores.items()},
+        }
+
+    @classmethod
+    def from_state(cls, state: State) -> Pending:
+        n = len(state["ids"])
+        pending = cls(state["X"].shape[1], len(state["objects"]))
+        if n == 0:
+            return pending
+        rows = Batch(
+            np.array(state["ids"], dtype=object),
+            state["ts_ms"],
+            state["X"],
+            _object_matrix(state["objects"], n),
+        )
+        slots = pending.put(rows)
+        pending.no_change[slots], pending.usual[slots] = state["no_change"], state["usual"]
+        pending.y[slots] = state["y"]
+        for name, scores in state["scores"].items():
+            pending.set_scores(name, slots, scores)
+        return pending
+
+
+def _longer(array: np.ndarray, n: int) -> np.ndarray:
+    longer = np.empty((n, *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _object_matrix(columns: list[list[object]], n: int) -> ObjectArray:
+    matrix = np.empty((n, len(columns)), dtype=object)
+    for j, column in enumerate(columns):
+        for i, value in enumerate(column):  # a dict or a list must stay one value
+            matrix[i, j] = value
+    return matrix
