@@ -40,12 +40,21 @@ class Records(Protocol):
     def keys(self) -> list[bytes | None]: ...
 
     @property
+    def headers(self) -> Sequence[Headers]:
+        """One for each record, or empty where no record has any."""
+        ...
+
+    @property
     def next_offset(self) -> int:
         """Where to go on reading: above the last offset, past any gap known to follow it."""
         ...
 
     def upto(self, n: int) -> Records:
         """The first n records; `next_offset` is then the offset of the record after them."""
+        ...
+
+    def after(self, n: int) -> Records:
+        """All but the first n records."""
         ...
 
     def __len__(self) -> int: ...
@@ -60,12 +69,23 @@ class PlainRecords:
     timestamps_ms: IntArray
     keys: list[bytes | None]
     next_offset: int
+    headers: Sequence[Headers] = ()
 
     def upto(self, n: int) -> PlainRecords:
         if n >= len(self.values):
             return self
         return PlainRecords(
-            self.offsets[:n], self.values[:n], self.timestamps_ms[:n], self.keys[:n], int(self.offsets[n])
+            self.offsets[:n],
+            self.values[:n],
+            self.timestamps_ms[:n],
+            self.keys[:n],
+            int(self.offsets[n]),
+            self.headers[:n],
+        )
+
+    def after(self, n: int) -> PlainRecords:
+        return PlainRecords(
+            self.offsets[n:], self.values[n:], self.timestamps_ms[n:], self.keys[n:], self.next_offset
         )
 
     def __len__(self) -> int:
