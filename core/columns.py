@@ -28,7 +28,7 @@ _TYPES: dict[str, Any] = {
 
 class FeatureReader:
     """Reads a schema's features out of decoded objects. `struct` decodes one features object by msgspec;
-    a reader can also be bound to a larger record that has the features somewhere inside (`leaves`, then
+    a reader can also be bound to a record that has the features among its own fields (`leaves`, then the
     `getters` of `build_struct`). With `by_name`, features sit under their names whatever their paths.
     """
 
@@ -39,7 +39,6 @@ class FeatureReader:
         *,
         by_name: bool = False,
         getters: Mapping[Steps, Callable[[Any], Any]] | None = None,
-        prefix: Steps = (),
     ) -> None:
         self.schema = schema
         self.limits = limits
@@ -51,8 +50,8 @@ class FeatureReader:
         else:
             self.struct, getters = build_struct(leaves(schema, by_name=by_name))
         get = getters
-        self._numeric = [(f, get[_steps(f, prefix, by_name)]) for f in schema.numeric]
-        self._objects = [(f, get[_steps(f, prefix, by_name)]) for f in (*schema.categories, *schema.anys)]
+        self._numeric = [(f, get[_steps(f, by_name)]) for f in schema.numeric]
+        self._objects = [(f, get[_steps(f, by_name)]) for f in (*schema.categories, *schema.anys)]
         self._ints = np.array([f.kind == "int" for f in schema.numeric], dtype=bool)
         # One comparison tells whether every value is plain: within limits and exact as an integer.
         self._easy = min(limits.max_abs_value, EXACT)
@@ -156,17 +155,13 @@ class FeatureReader:
                     bad.setdefault(i, BadRecord("category_too_long", detail))
 
 
-def leaves(schema: Schema, prefix: Steps = (), *, by_name: bool = False) -> dict[Steps, Leaf]:
-    """The schema's fields for `build_struct`, below `prefix`."""
-    if schema.open:
-        return {prefix: Leaf(dict[str, Scalar])}
-    return {_steps(f, prefix, by_name): _leaf(f) for f in schema.features}
+def leaves(schema: Schema, *, by_name: bool = False) -> dict[Steps, Leaf]:
+    """The fields of a closed schema for `build_struct`."""
+    return {_steps(f, by_name): _leaf(f) for f in schema.features}
 
 
-def _steps(feature: Feature, prefix: Steps, by_name: bool) -> Steps:
-    if feature.name == "*":
-        return prefix or ("*",)
-    return (*prefix, feature.name) if by_name else (*prefix, *feature.steps)
+def _steps(feature: Feature, by_name: bool) -> Steps:
+    return (feature.name,) if by_name else feature.steps
 
 
 def _leaf(feature: Feature) -> Leaf:

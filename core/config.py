@@ -178,6 +178,16 @@ class ModelConfig(Section):
             raise ValueError(f"classes: at most max_classes = {self.max_classes}")
         return self
 
+    @model_validator(mode="after")
+    def _paths(self) -> ModelConfig:
+        if self.features == "any" and not self.fields.features:
+            raise ValueError("fields.features: an open feature map needs a place of its own in the record")
+        for section, at in (("fields", self.fields), ("label_fields", self.label_fields)):
+            for name in ("id", "ts", "label"):
+                if not getattr(at, name):
+                    raise ValueError(f"{section}.{name}: a path, not an empty text")
+        return self
+
     def schema_(self) -> Schema:
         """The typed schema of `features`."""
         return parse_schema(self.features)

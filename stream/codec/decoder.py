@@ -57,18 +57,23 @@ class RecordDecoder:
             kind = label_type(config)
             fields[paths["label"]] = Leaf(kind | None, None) if events else Leaf(kind)
         schema = config.schema_()
-        prefix: Steps = _steps(config.fields.features)
-        if events:
-            fields.update(leaves(schema, prefix))
+        inside = _steps(config.fields.features)
+        reader = FeatureReader(schema, config.limits) if events else None
+        if reader is not None and inside:
+            fields[inside] = Leaf(reader.struct)
+        elif reader is not None:
+            fields.update(leaves(schema))
         struct, getters = build_struct(fields)
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(struct).decode
         self._id, self._ts = getters[paths["id"]], getters[paths["ts"]]
         self._label = getters[paths["label"]] if self._has_label else None
-        self._reader = (
-            FeatureReader(schema, config.limits, getters=getters, prefix=prefix) if events else None
-        )
+        if reader is not None and not inside:
+            reader = FeatureReader(schema, config.limits, getters=getters)
+        self._reader = reader
+        self._features = getters[inside] if inside and events else None
         # Every good record opens this many objects, so that few more in a whole batch cannot hide a deep one.
         self._brackets = 1 + len({steps[:i] for steps in fields for i in range(1, len(steps))})
+        self._brackets += 1 if inside and events else 0
 
     def decode(self, records: Records, partition: int = 0) -> Decoded:
         """All records of a read of one lane. Never raises for what a record holds."""
@@ -183,7 +188,8 @@ class RecordDecoder:
     def _columns(self, decoded: list[Any]) -> tuple[FloatArray, ObjectArray, dict[int, BadRecord]]:
         if self._reader is None:
             return np.empty((len(decoded), 0)), objects([]).reshape(0, 0), {}
-        return self._reader.columns(decoded)
+        rows = decoded if self._features is None else list(map(self._features, decoded))
+        return self._reader.columns(rows)
 
     def _check_labels(self, labels: list[Any], bad: dict[int, BadRecord]) -> None:
         if not labels or set(map(type, labels)) <= {bool, type(None)}:

@@ -69,6 +69,11 @@ class Join:
         """These events wait for their labels."""
         self._waiting.update(zip(ids, slots.tolist(), strict=True))
 
+    def take(self, name: str, label: float) -> None:
+        """This event waits no longer: its label had come before it."""
+        self._waiting.pop(name, None)
+        self._done[name] = label
+
     def early_labels(self, ids: list[str]) -> list[tuple[int, float, int]]:
         """(row, label, ts) of these events' labels that came before them; they wait no longer."""
         if not self._early or self._early.keys().isdisjoint(ids):

@@ -10,7 +10,7 @@ from core.plain import FloatArray, IntArray, ObjectArray, State
 
 class Pending:
     """Rows in slots. A row holds an event as it was when it arrived: features, every lineage's scores
-    for it, and the baselines' answers; later its label. Slots are reused; `sequence` tells the order of arrival.
+    for it, and the baselines' answers; later its label. Slots are reused; `sequence` tells who came first.
     """
 
     def __init__(self, n_numeric: int, n_objects: int) -> None:

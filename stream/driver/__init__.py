@@ -1,0 +1,1 @@
+"""What drives the fold: the trainer over a log, the backtest over a file, recovery."""

@@ -1,0 +1,150 @@
+"""Reads and decodes a model's lanes ahead of the step, kept together by record time."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Mapping
+
+import numpy as np
+
+from core.config import ModelConfig
+from core.errors import RiverrunError
+from core.records import Lane, PlainRecords, Records
+from stream.codec.decoder import RecordDecoder
+from stream.fold.inputs import LaneInput
+from stream.log.log import Log
+
+
+class LaneReader:
+    """Reads what comes next in all lanes of a model's topics, and decodes it."""
+
+    def __init__(self, log: Log, config: ModelConfig, limit: int) -> None:
+        self._log = log
+        self._limit = limit
+        self._labels_topic = config.labels
+        self._events = RecordDecoder(config, events=True)
+        self._labels = None if config.labels is None else RecordDecoder(config, events=False)
+        self._held: dict[Lane, Records] = {}
+
+    def read(self, start: Mapping[Lane, int], wait_s: float) -> dict[Lane, LaneInput]:
+        """At most `limit` records a lane from `start` on; empty where nothing came in `wait_s`.
+
+        While some lane has more than that waiting, no lane runs ahead of it in record time: what was read
+        beyond is held for the next call, which must go on where this one ended.
+        """
+        want = {lane: offset for lane, offset in start.items() if lane not in self._held}
+        got = dict(self._held)
+        if want:
+            got.update(self._log.read(want, self._limit, 0.0 if got else wait_s))
+        self._held = {}
+        if len(start) > 1:
+            self._wait_for_stragglers(start, got)
+            got = self._level(got)
+        return {lane: self.decode(lane, records) for lane, records in got.items()}
+
+    def exactly(self, ranges: Mapping[Lane, tuple[int, int]], timeout_s: float) -> dict[Lane, LaneInput]:
+        """The records in these ranges, as a journaled turn names them. Raises RiverrunError where the log
+        does not give them in `timeout_s`."""
+        return {lane: self.decode(lane, self._range(lane, *span, timeout_s)) for lane, span in ranges.items()}
+
+    def decode(self, lane: Lane, records: Records) -> LaneInput:
+        """What these records of the lane say."""
+        if self._labels is not None and lane.topic == self._labels_topic:
+            return LaneInput(lane, records, self._labels.decode(records, lane.partition), True)
+        return LaneInput(lane, records, self._events.decode(records, lane.partition), False)
+
+    def _range(self, lane: Lane, start: int, stop: int, timeout_s: float) -> Records:
+        parts: list[Records] = []
+        at = start
+        while at < stop:
+            records = self._log.read({lane: at}, self._limit, timeout_s).get(lane)
+            if records is None:
+                raise RiverrunError(
+                    f"{lane}: the log gives nothing from offset {at} on; {stop} was read before"
+                )
+            n = int(np.searchsorted(records.offsets, stop))
+            if n:
+                parts.append(records.upto(n))
+            at = records.next_offset
+        return _joined(parts, stop)
+
+    def _wait_for_stragglers(self, start: Mapping[Lane, int], got: dict[Lane, Records]) -> None:
+        """Where one lane is far behind the log's end, a lane that gave nothing may only be slow to come."""
+        if not any(len(records) >= self._limit for records in got.values()):
+            return
+        for lane, offset in start.items():
+            if lane not in got and self._log.bounds(lane)[1] > offset:
+                got.update(self._log.read({lane: offset}, self._limit, 0.2))
+
+    def _level(self, got: dict[Lane, Records]) -> dict[Lane, Records]:
+        full = [records for records in got.values() if len(records) >= self._limit]
+        if not full:
+            return got
+        horizon = min(int(records.timestamps_ms.max()) for records in full)
+        level: dict[Lane, Records] = {}
+        for lane, records in got.items():
+            reached = np.maximum.accumulate(records.timestamps_ms)
+            n = int(np.searchsorted(reached, horizon, side="right"))
+            if n:
+                level[lane] = records.upto(n)
+            if n < len(records):
+                self._held[lane] = records.after(n)
+        return level
+
+
+def _joined(parts: list[Records], next_offset: int) -> Records:
+    """Records of several reads of one lane, as one."""
+    none = np.empty(0, dtype=np.int64)
+    return PlainRecords(
+        np.concatenate([none, *(p.offsets for p in parts)]),
+        [value for p in parts for value in p.values],
+        np.concatenate([none, *(p.timestamps_ms for p in parts)]),
+        [key for p in parts for key in p.keys],
+        next_offset,
+    )
+
+
+class Prefetcher:
+    """Reads ahead in a thread of its own, so that the next records are decoded while this turn steps."""
+
+    def __init__(self, reader: LaneReader, start: Mapping[Lane, int], wait_s: float) -> None:
+        self._reader = reader
+        self._positions = dict(start)
+        self._wait_s = wait_s
+        self._ready: queue.Queue[dict[Lane, LaneInput] | Exception] = queue.Queue(1)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="riverrun-read", daemon=True)
+        self._thread.start()
+
+    def next(self, wait_s: float) -> dict[Lane, LaneInput]:
+        """The next records; empty where none came in `wait_s`. Raises what reading raised."""
+        try:
+            ready = self._ready.get(timeout=wait_s)
+        except queue.Empty:
+            return {}
+        if isinstance(ready, Exception):
+            raise ready
+        return ready
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._stopping.set()
+        while self._thread.is_alive():
+            with contextlib.suppress(queue.Empty):
+                self._ready.get_nowait()
+            self._thread.join(0.05)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                inputs = self._reader.read(self._positions, self._wait_s)
+            except Exception as error:
+                # It belongs to whoever asks for the records; reading starts anew from there.
+                self._ready.put(error)
+                return
+            if inputs:
+                for lane, source in inputs.items():
+                    self._positions[lane] = source.records.next_offset
+                self._ready.put(inputs)
