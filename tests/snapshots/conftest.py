@@ -1,0 +1,101 @@
+"""Stores for the contract suites, and a Redis server that a test may stop, restart and starve."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import redis
+
+from core.clock import ManualClock
+from snapshots.open_store import Store, open_store
+
+
+@dataclass
+class Server:
+    """A private redis-server on a Unix socket."""
+
+    folder: Path
+    options: list[str] = field(default_factory=list)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.folder}/redis.sock"
+
+    def start(self) -> None:
+        binary = shutil.which("redis-server")
+        if binary is None:
+            if os.environ.get("CI"):
+                pytest.fail("redis-server is not installed")
+            pytest.skip("redis-server is not installed")
+        place = ["--port", "0", "--unixsocket", f"{self.folder}/redis.sock", "--dir", str(self.folder)]
+        self.process = subprocess.Popen(
+            [binary, *place, "--save", "", "--appendonly", "no", *self.options], stdout=subprocess.DEVNULL
+        )
+        client = redis.Redis.from_url(self.url)
+        deadline_s = time.monotonic() + 20
+        while True:
+            try:
+                client.ping()
+                client.close()
+                return
+            except redis.ConnectionError:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("redis"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[Server]:
+    """Not started yet."""
+    server = Server(tmp_path)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def raw(shared_server: Server) -> Iterator[redis.Redis]:
+    """A plain client of the shared, emptied server."""
+    client = redis.Redis.from_url(shared_server.url)
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def redis_store(shared_server: Server, raw: redis.Redis) -> Iterator[Store]:
+    store = open_store(shared_server.url, ManualClock(1_000))
+    yield store
+    store.close()
+
+
+@pytest.fixture(params=["memory", "redis"])
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    if request.param == "redis":
+        yield request.getfixturevalue("redis_store")
+        return
+    store = open_store("memory://", ManualClock(1_000))
+    yield store
+    store.close()
