@@ -85,7 +85,12 @@ class PlainRecords:
 
     def after(self, n: int) -> PlainRecords:
         return PlainRecords(
-            self.offsets[n:], self.values[n:], self.timestamps_ms[n:], self.keys[n:], self.next_offset
+            self.offsets[n:],
+            self.values[n:],
+            self.timestamps_ms[n:],
+            self.keys[n:],
+            self.next_offset,
+            self.headers[n:],
         )
 
     def __len__(self) -> int:
