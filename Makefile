@@ -85,8 +85,10 @@ demo: $(BASE) $(RIVERRUN)  ## the whole loop on real data, with its report (ARGS
 
 # Prints what runs, runs it, and names what failed.
 define step
-	@printf '\n--- %s\n' "$(1)"
-	@$(1) || { status=$$?; printf '\nmake test: FAILED at "%s" (exit status %s)\n' "$(1)" "$$status" >&2; exit "$$status"; }
+	@printf '\n--- %s\n' "$(strip $(1))"
+	@$(1) || { status=$$?; \
+	    printf '\nmake test: FAILED at "%s" (exit status %s)\n' "$(strip $(1))" "$$status" >&2; \
+	    exit "$$status"; }
 endef
 
 .PHONY: test

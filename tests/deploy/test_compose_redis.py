@@ -95,9 +95,11 @@ def client(port: int, secrets: Path) -> Iterator[redis.Redis]:
 @pytest.mark.parametrize("password", [None, "guess"])
 def test_without_the_password_nothing_is_answered(port: int, password: str | None) -> None:
     at_once = Retry(NoBackoff(), 0)  # the client's default asks again for seconds
-    with redis.Redis(port=port, password=password, retry=at_once) as nobody:
-        with pytest.raises(redis.AuthenticationError):
-            nobody.ping()
+    with (
+        redis.Redis(port=port, password=password, retry=at_once) as nobody,
+        pytest.raises(redis.AuthenticationError),
+    ):
+        nobody.ping()
 
 
 def test_the_store_url_of_the_secrets_opens_the_server(port: int, secrets: Path) -> None:
