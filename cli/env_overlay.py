@@ -1,0 +1,91 @@
+"""Environment variables over a configuration file: `RIVERRUN__LOG__URL` is `log.url`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from core.config import Config, ModelConfig
+
+PREFIX = "RIVERRUN__"
+Path = tuple[str, ...]
+
+
+def overlay(data: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[Path, str], list[str]]:
+    """Writes every `RIVERRUN__...` variable into `data`. Returns the paths written, each with its variable's
+    name, and what is wrong with variables that have no place.
+
+    Names match what is there without regard to case, `_` also for the `.` and `-` of a name; new keys of
+    `log.options` get dots. Values are TOML where they parse as one value, else text.
+    """
+    written: dict[Path, str] = {}
+    problems: list[str] = []
+    for variable in sorted(v for v in environ if v.upper().startswith(PREFIX)):
+        steps = variable[len(PREFIX) :].split("__")
+        if not all(steps):
+            problems.append(f"{variable}: an empty step in the name")
+            continue
+        path: Path = ()
+        node: Any = data
+        for i, step in enumerate(steps):
+            if not isinstance(node, dict):
+                problems.append(f"{variable}: {'.'.join(path)} is a value, not a table")
+                break
+            path = (*path, _match(step, node, path))
+            if i < len(steps) - 1:
+                node = node.setdefault(path[-1], {})
+            else:
+                node[path[-1]] = parse_value(environ[variable])
+                written[path] = variable
+    return written, problems
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value (number, boolean, array, ...; dates stay text), or the text itself."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    value = parsed["value"]
+    alone = list(parsed) == ["value"] and isinstance(value, (bool, int, float, str, list, dict))
+    return value if alone else text
+
+
+def _match(step: str, node: dict[str, Any], path: Path) -> str:
+    known = [*node, *_fields(path)]
+    for same in (str.casefold, _plain):
+        for name in known:
+            if same(name) == same(step):
+                return name
+    if path == ("log", "options"):
+        return step.lower().replace("_", ".")
+    return step.lower()
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("-", "_").replace(".", "_")
+
+
+def _fields(path: Path) -> list[str]:
+    section = section_at(path)
+    return [] if section is None else list(section.model_fields)
+
+
+def section_at(path: tuple[str | int, ...]) -> type[BaseModel] | None:
+    """The class of the table at a path, where it is one with keys of its own."""
+    section: type[BaseModel] = Config
+    steps = list(path)
+    if steps[:1] == ["models"]:
+        if len(steps) == 1:
+            return None
+        section, steps = ModelConfig, steps[2:]
+    for step in steps:
+        field = section.model_fields.get(str(step))
+        annotation = None if field is None else field.annotation
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return None
+        section = annotation
+    return section
