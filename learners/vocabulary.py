@@ -1,0 +1,93 @@
+"""Category values -> slots of a weight table: one slot a value, in the order of first being learned."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+import numpy as np
+
+from core.plain import IntArray, ObjectArray, State
+
+OVERFLOW: Final = 1_024  # slots that all values beyond the cap share, by a hash of feature and value
+_UNKNOWN: Final = -2
+_MISSING: Final = -1
+
+
+class Vocabulary:
+    """Slots [0, OVERFLOW) are shared; values get the next free slot from OVERFLOW on, `cap` of them.
+
+    Past the cap, a value's slot is CRC-32 of feature and value: stable across processes, so memory stays
+    bounded whatever comes. `overflowed` counts the values learned so.
+    """
+
+    def __init__(self, features: int, cap: int, state: State | None = None) -> None:
+        self._cap = cap
+        self._maps: list[dict[str | None, int]] = [{None: _MISSING} for _ in range(features)]
+        self._size = 0
+        self.overflowed = 0
+        if state is not None:
+            for feature, value in zip(state["features"].tolist(), state["values"], strict=True):
+                self._maps[feature][value] = OVERFLOW + self._size
+                self._size += 1
+            self.overflowed = state["overflowed"]
+
+    @property
+    def slots(self) -> int:
+        """How many slots a weight table needs."""
+        return OVERFLOW + self._size if self._maps else 0
+
+    @property
+    def full(self) -> bool:
+        return self._size >= self._cap
+
+    def known(self, objects: ObjectArray) -> IntArray:
+        """Slots [n, features] of values to predict from; -1: missing or never learned."""
+        codes = self._codes(objects)
+        if self.full:
+            self._share(codes, objects)
+        return np.maximum(codes, _MISSING)
+
+    def learned(self, objects: ObjectArray) -> IntArray:
+        """Slots [n, features] of values about to be learned, new ones added row by row."""
+        codes = self._codes(objects)
+        for i, j in np.argwhere(codes == _UNKNOWN).tolist():
+            value = objects[i, j]
+            slot = self._maps[j].get(value)
+            if slot is None and not self.full:
+                slot = self._maps[j][value] = OVERFLOW + self._size
+                self._size += 1
+            elif slot is None:
+                slot = _hashed(j, value)
+                self.overflowed += 1
+            codes[i, j] = slot
+        return codes
+
+    def state(self) -> State:
+        """The values in the order of their slots, with their features."""
+        pairs = sorted(
+            (slot, feature, value)
+            for feature, known in enumerate(self._maps)
+            for value, slot in known.items()
+            if value is not None
+        )
+        return {
+            "features": np.array([feature for _, feature, _ in pairs], dtype=np.int64),
+            "values": [value for _, _, value in pairs],
+            "overflowed": self.overflowed,
+        }
+
+    def _codes(self, objects: ObjectArray) -> IntArray:
+        codes = np.empty((len(objects), len(self._maps)), dtype=np.int64)
+        for j, known in enumerate(self._maps):
+            get = known.get
+            codes[:, j] = [get(value, _UNKNOWN) for value in objects[:, j].tolist()]
+        return codes
+
+    def _share(self, codes: IntArray, objects: ObjectArray) -> None:
+        for i, j in np.argwhere(codes == _UNKNOWN).tolist():
+            codes[i, j] = _hashed(j, objects[i, j])
+
+
+def _hashed(feature: int, value: str) -> int:
+    return zlib.crc32(f"{feature}\t{value}".encode("utf-8", "surrogatepass")) % OVERFLOW
