@@ -47,7 +47,11 @@ def describe(
         "champion": fold.contest.champion.name,
         "metrics": fold.contest.champion.scores.report(),
         "baselines": fold.baselines.report(),
-        "drift": {"detections": fold.contest.detections, "retrainings": fold.contest.retrainings},
+        "drift": {
+            "detections": fold.contest.detections,
+            "retrainings": fold.contest.retrainings,
+            "drifts": list(fold.contest.drifts),
+        },
         "counts": {
             "events": fold.events,
             "labels": fold.labels,

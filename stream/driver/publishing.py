@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -11,16 +11,7 @@ from core.plain import State
 from core.rollout import Assignment, Rollout
 from snapshots.codec import encode
 from snapshots.store import Journal, Snapshot, SnapshotStore
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """Which lineages serve."""
-
-    champion: str
-    canary: str | None
-    shadows: tuple[str, ...]
-    canary_share: float
+from stream.fold.contest import Roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +21,7 @@ class Published:
     version: int
     turn: int
     size_bytes: int
+    metrics: Mapping[str, float | None]
 
 
 class Publisher:
@@ -75,7 +67,7 @@ class Publisher:
             # Turns before the oldest version kept rebuild nothing any more.
             oldest = self._store.load(self._model, self._store.versions(self._model)[0], parts=())
             self._journal.trim(self._model, oldest.manifest["turn"], epoch)
-        return Published(version, manifest["turn"], sum(map(len, blobs.values())))
+        return Published(version, manifest["turn"], sum(map(len, blobs.values())), manifest["metrics"])
 
     def _assign(self, roles: Roles, version: int, reason: str, epoch: int) -> None:
         def at(lineage: str) -> Assignment:

@@ -148,10 +148,10 @@ class Trainer:
         self._dirty = True
         classes = owned.fold.classes.values
         # Once journaled and stepped, the turn's effects are owed: also a stop waits for them, for a while.
-        self._patiently(lambda: self._delivery.deliver(merged, effects, classes) or True, tries_after_stop=3)
+        self._patiently(lambda: _did(self._delivery.deliver, merged, effects, classes), tries_after_stop=3)
         if commands:
             done = [str(command["id"]) for command in commands]
-            self._patiently(lambda: self._stores.commands.done(self._model, done) or True)
+            self._patiently(lambda: _did(self._stores.commands.done, self._model, done))
         if effects.roles_changed:
             self._published_at_s = -1e9
             self._reason = owned.fold.contest.reason
@@ -274,7 +274,7 @@ class Trainer:
         if now_s - self._renewed_at_s > self._settings.lease / 3000:
             lease_s = self._settings.lease / 1000
             renew = self._stores.ownership.renew
-            if self._patiently(lambda: renew(self._model, self._owner, owned.epoch, lease_s) or True):
+            if self._patiently(lambda: _did(renew, self._model, self._owner, owned.epoch, lease_s)):
                 self._renewed_at_s = now_s
 
     def _release(self, epoch: int) -> None:
@@ -309,3 +309,9 @@ class Trainer:
     def _trouble(self, error: RiverrunError) -> None:
         _log.warning("model %s: %s; trying again", self._model, error)
         self._watcher.trouble(self._model, error)
+
+
+def _did(do: Callable[..., None], *arguments: object) -> bool:
+    """Does it; True tells it from what was given up."""
+    do(*arguments)
+    return True

@@ -227,13 +227,13 @@ class Fold:
         self,
         scores: Mapping[str, FloatArray],
         y: IntArray | FloatArray,
-        no_change: FloatArray,
-        usual: FloatArray,
+        no_change: IntArray | FloatArray,
+        usual: IntArray | FloatArray,
         effects: Effects,
     ) -> None:
         if len(y):
             self.baselines.score(no_change, usual, y)
-            self.contest.score(scores, y, no_change, len(self.classes), self.learned, effects)
+            self.contest.score(scores, y, no_change, len(self.classes), self.examples, effects)
             self.examples += len(y)
             effects.examples += len(y)
 

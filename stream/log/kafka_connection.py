@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from core.errors import LogError, LogUnavailable, UnknownTopic
 from core.records import Lane
 from stream.log.kafka_errors import log_error
-from stream.log.kafka_settings import REACH_S, KafkaSettings
+from stream.log.kafka_settings import KafkaSettings
 
 
 class Reachability:
@@ -51,9 +51,9 @@ class KafkaMetadata:
         )
         self._one_at_a_time = threading.Lock()
 
-    def partitions(self, topic: str, timeout_s: float = REACH_S) -> int:
+    def partitions(self, topic: str) -> int:
         """How many partitions the topic has. Raises UnknownTopic, LogUnavailable."""
-        deadline = monotonic() + timeout_s
+        deadline = monotonic() + self._settings.reach_s
         while True:
             found = self._topic(topic, max(0.1, deadline - monotonic()))
             if found.error is None and found.partitions:
@@ -69,7 +69,7 @@ class KafkaMetadata:
         try:
             with self._one_at_a_time:
                 found = self._consumer.get_watermark_offsets(
-                    TopicPartition(lane.topic, lane.partition), timeout=REACH_S, cached=False
+                    TopicPartition(lane.topic, lane.partition), timeout=self._settings.reach_s, cached=False
                 )
         except KafkaException as error:
             raise self.failed(f"bounds of {lane}", error) from None
@@ -87,13 +87,14 @@ class KafkaMetadata:
     def create(self, topic: str, partitions: int) -> None:
         """Makes the topic where it is not there, and waits until it can be used."""
         admin: AdminClient = self._settings.build(AdminClient, self._settings.for_admin())
-        asked = admin.create_topics([NewTopic(topic, partitions)], request_timeout=REACH_S)
+        reach_s = self._settings.reach_s
+        asked = admin.create_topics([NewTopic(topic, partitions)], request_timeout=reach_s)
         try:
-            asked[topic].result(REACH_S + 5.0)
+            asked[topic].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self.failed(f"topic {topic} cannot be made", error) from None
-        deadline = monotonic() + REACH_S
+        deadline = monotonic() + reach_s
         while not self._has_leaders(topic):
             if monotonic() > deadline:
                 raise LogUnavailable(f"topic {topic} was made, but has no leaders yet")
@@ -117,7 +118,7 @@ class KafkaMetadata:
             raise self.failed(f"topic {topic}", error) from None
 
     def _has_leaders(self, topic: str) -> bool:
-        found = self._topic(topic, REACH_S)
+        found = self._topic(topic, self._settings.reach_s)
         return (
             found.error is None
             and bool(found.partitions)

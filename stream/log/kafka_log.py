@@ -8,7 +8,7 @@ from time import monotonic
 from core.records import Lane, OutRecord, Records
 from stream.log.kafka_connection import KafkaMetadata
 from stream.log.kafka_reader import KafkaReader
-from stream.log.kafka_settings import KafkaSettings, OptionValue
+from stream.log.kafka_settings import REACH_S, KafkaSettings, OptionValue
 from stream.log.kafka_writer import KafkaWriter
 from stream.log.topics import check_topic
 
@@ -25,12 +25,14 @@ class KafkaLog:
     CRC-32, as in the other logs). A timestamp of 0 is stored as 1, since 0 tells librdkafka to use the
     present. `read` returns at most `limit` records a topic, all its lanes together.
 
-    When no broker answers, calls raise LogUnavailable after about ten seconds ("message.timeout.ms" for
-    appends), and work again once one does.
+    When no broker has answered for `reach_s`, calls raise LogUnavailable ("message.timeout.ms" sets another
+    time for appends), and they work again once one does.
     """
 
-    def __init__(self, servers: str, options: Mapping[str, OptionValue] | None = None) -> None:
-        self._settings = KafkaSettings(servers, options or {})
+    def __init__(
+        self, servers: str, options: Mapping[str, OptionValue] | None = None, reach_s: float = REACH_S
+    ) -> None:
+        self._settings = KafkaSettings(servers, options or {}, reach_s)
         self._metadata = KafkaMetadata(self._settings)
         self._writer = KafkaWriter(self._settings)
         self._readers: dict[str, KafkaReader] = {}

@@ -12,7 +12,7 @@ from core.records import Lane, Records
 from stream.log.kafka_connection import KafkaMetadata, Reachability
 from stream.log.kafka_errors import log_error, passes
 from stream.log.kafka_records import KafkaRecords
-from stream.log.kafka_settings import REACH_S, KafkaSettings
+from stream.log.kafka_settings import KafkaSettings
 from stream.log.topics import out_of_range
 
 PROBE_S = 2.0
@@ -68,7 +68,7 @@ class KafkaReader:
 
     def check_reachable(self) -> None:
         """Raises LogUnavailable where no broker has answered for long."""
-        if self._reach.down_for_s() < REACH_S:
+        if self._reach.down_for_s() < self._settings.reach_s:
             return
         said = self._reach.said
         try:

@@ -85,11 +85,11 @@ _CONSUMER = {
     "group.id": "riverrun",  # required, but nothing is committed and no group is joined
     "fetch.queue.backoff.ms": 5,  # the default lets a reader that caught up wait a second
     "fetch.error.backoff.ms": 100,
+    "fetch.wait.max.ms": 100,  # a seek waits until the request under way is answered
     "queued.max.messages.kbytes": 32_768,
 }
 _PRODUCER = {
     "linger.ms": 2,
-    "message.timeout.ms": int(REACH_S * 1000),
     "queue.buffering.max.kbytes": 65_536,  # what is queued must get through before it times out
 }
 _ALIASES = {
@@ -102,13 +102,14 @@ _SECRET_WORDS = ("password", "secret", "key.pem", "token", "jaas")
 class KafkaSettings:
     """The settings of one log's clients. Raises ConfigError for an option that the log itself decides."""
 
-    def __init__(self, servers: str, options: Mapping[str, OptionValue]) -> None:
+    def __init__(self, servers: str, options: Mapping[str, OptionValue], reach_s: float = REACH_S) -> None:
         problems = [
             f'log.options: "{name}" is decided by riverrun' for name in sorted(_RESERVED & options.keys())
         ]
         if problems:
             raise ConfigError(problems)
         self.servers = servers
+        self.reach_s = reach_s
         self._given: dict[str, str | int | float] = {
             _ALIASES.get(name, name): str(value).lower() if isinstance(value, bool) else value
             for name, value in options.items()
@@ -139,7 +140,12 @@ class KafkaSettings:
         }
 
     def for_producer(self) -> dict[str, Any]:
-        return {**_PRODUCER, **self._common(_CONSUMER_ONLY), "enable.idempotence": "true"}
+        return {
+            "message.timeout.ms": round(self.reach_s * 1000),
+            **_PRODUCER,
+            **self._common(_CONSUMER_ONLY),
+            "enable.idempotence": "true",
+        }
 
     def redact(self, text: str) -> str:
         """`text` without any secret among the options."""

@@ -1,0 +1,304 @@
+"""The lineages of a model: who learns, who serves, what watches them, and what an alarm leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from core.batch import Batch
+from core.config import ModelConfig
+from core.plain import BoolArray, FloatArray, IntArray, Plain, State
+from drift.registry import build as build_detector
+from learners.learner import Learner
+from learners.registry import build as build_learner
+from learners.scores import Scores
+from replay.buffer import Buffer
+from rollout.policy import Decision, Policy
+from stream.fold.effects import Effects
+
+_DRIFTS_KEPT = 1_000
+_FIRST = "L1"
+
+
+@dataclass(slots=True)
+class Lineage:
+    """One learner's life."""
+
+    name: str
+    learner: Learner
+    scores: Scores
+    born_ms: int
+    born_at: int  # examples the model had learned by then
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which lineages serve."""
+
+    champion: str
+    canary: str | None
+    shadows: tuple[str, ...]
+    canary_share: float
+
+
+class Contest:
+    """All lineages predict every event and learn every example. The champion's losses feed the detectors;
+    an alarm lets a challenger be born from the replay buffer (or what `on_drift` says); paired losses
+    decide, by `Policy`, who serves."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._config = config
+        self._schema = config.schema_()
+        self._born = 1
+        first = Lineage(_FIRST, self._build(config.seed), self._scores(), 0, 0, "first start")
+        self._lineages: dict[str, Lineage] = {_FIRST: first}
+        self._policy = Policy(config.rollout, _FIRST)
+        self._detectors = [build_detector(spec) for spec in config.drift.detectors]
+        self._alarm: str | None = None
+        self._acted_at: int | None = None
+        self.detections = 0
+        self.drifts: list[dict[str, Any]] = []
+        self.retrainings = 0
+        self.reason = ""
+        self.gone: list[str] = []  # lineages that ended in this step
+
+    @property
+    def champion(self) -> Lineage:
+        """Who answers most requests."""
+        return self._lineages[self._policy.champion]
+
+    def roles(self) -> Roles:
+        """Who serves as what, now."""
+        policy = self._policy
+        return Roles(policy.champion, policy.canary, policy.shadows, self._config.rollout.canary_share)
+
+    def interleave(self, events: Batch, examples: Batch, order: BoolArray) -> dict[str, FloatArray]:
+        """Every lineage's scores for the events; all have learned the examples then."""
+        return {
+            name: lineage.learner.interleave(events, examples, order).scores
+            for name, lineage in self._lineages.items()
+        }
+
+    def score(
+        self,
+        scores: Mapping[str, FloatArray],
+        y: IntArray | FloatArray,
+        no_change: IntArray | FloatArray,
+        n_classes: int,
+        examples: int,
+        effects: Effects,
+    ) -> None:
+        """What each lineage had predicted (rows of NaN where it was not born yet) against the labels, in
+        order. `examples` is how many came before these."""
+        champion = self.champion
+        codes = None if self._config.task == "regression" else no_change.astype(np.int64)
+        scale = champion.scores.scale
+        known = {name: ~np.isnan(rows[:, 0]) for name, rows in scores.items()}
+        self._compare(scores, y, known, scale)
+        for name, rows in scores.items():
+            lineage, here = self._lineages[name], known[name]
+            if here.all():
+                lineage.scores.update(rows, y, codes, n_classes)
+            else:
+                lineage.scores.update(rows[here], y[here], None if codes is None else codes[here], n_classes)
+        here = known[champion.name]
+        losses = champion.scores.losses(scores[champion.name][here], y[here])
+        self._watch(losses, np.flatnonzero(here), examples, effects)
+
+    def _compare(
+        self,
+        scores: Mapping[str, FloatArray],
+        y: IntArray | FloatArray,
+        known: Mapping[str, BoolArray],
+        scale: float | None,
+    ) -> None:
+        challengers = [name for name in self._policy.challengers if name in scores]
+        if not challengers:
+            return
+        champion = self.champion
+        for name in challengers:
+            both = known[name] & known[champion.name]
+            mine = champion.scores.bounded_loss(scores[champion.name][both], y[both], scale)
+            theirs = champion.scores.bounded_loss(scores[name][both], y[both], scale)
+            self._policy.observe(name, mine, theirs)
+
+    def _watch(self, losses: FloatArray, rows: IntArray, examples: int, effects: Effects) -> None:
+        window = self._config.window.count
+        for detector in self._detectors:
+            verdict = detector.update(losses)
+            if verdict.drift_at < 0:
+                continue
+            # How many examples had been learned by then: those of windows that had closed.
+            at = (examples + int(rows[verdict.drift_at]) + 1) // window * window
+            found = {"at": at, "detector": detector.name}
+            self.detections += verdict.drifts
+            self.drifts = [*self.drifts, found][-_DRIFTS_KEPT:]
+            effects.drifts.append(found)
+            effects.alerts.append({"kind": "drift", **found})
+            self._alarm = detector.name
+
+    def decide(
+        self, effects: Effects, buffer: Buffer, rng: np.random.Generator, now: int, now_ms: int
+    ) -> None:
+        """Acts on an alarm, then on the evidence. `now` is the number of examples learned."""
+        if self._alarm is not None:
+            self._respond(self._alarm, effects, buffer, rng, now, now_ms)
+            self._alarm = None
+        for decision in self._policy.decide(now):
+            self._tell(decision, effects)
+        self._bury()
+
+    def command(self, command: Mapping[str, Plain], effects: Effects, now: int) -> None:
+        """An operator's order: {"id", "do": "promote" | "rollback" | "drop", "lineage"}."""
+        order, lineage = command.get("do"), command.get("lineage") or ""
+        challengers = self._policy.challengers
+        if order == "promote" and not lineage and len(challengers) == 1:
+            lineage = challengers[0]
+        if order in ("promote", "rollback", "drop") and isinstance(lineage, str):
+            decision = self._policy.command(order, lineage, now)
+        else:
+            decision = Decision("refuse", "", f"unknown command {order!r:.60}")
+        self._tell(decision, effects, str(command["id"]))
+        self._bury()
+
+    def _respond(
+        self,
+        detector: str,
+        effects: Effects,
+        buffer: Buffer,
+        rng: np.random.Generator,
+        now: int,
+        now_ms: int,
+    ) -> None:
+        response = self._config.drift.on_drift
+        resting = self._acted_at is not None and now - self._acted_at < self._config.drift.cooldown
+        if response not in ("challenger", "reset") or resting:
+            return
+        if response == "challenger" and not self._policy.has_room:
+            return
+        self._acted_at = now
+        self._born += 1
+        self.retrainings += 1
+        name = f"L{self._born}"
+        learner = self._build(int(rng.integers(2**31)))
+        sample = buffer.sample(len(buffer), rng)
+        if len(sample):
+            learner.learn(sample)
+        origin = f"{detector} at {now:,} examples, from {len(sample):,} kept ones"
+        self._lineages[name] = Lineage(name, learner, self._scores(), now_ms, now, origin)
+        decision = self._policy.challenge(name, now)
+        self._tell(Decision(decision.kind, name, f"born after {origin}"), effects)
+        if response == "reset":
+            self._tell(self._policy.command("promote", name, now), effects)
+
+    def _tell(self, decision: Decision, effects: Effects, command: str | None = None) -> None:
+        alert: dict[str, Any] = {
+            "kind": decision.kind,
+            "lineage": decision.lineage,
+            "detail": f"{decision.lineage}: {decision.reason}" if decision.lineage else decision.reason,
+        }
+        if command is not None:
+            alert |= {"command": command, "ok": decision.kind != "refuse"}
+        effects.alerts.append(alert)
+        if decision.kind != "refuse":
+            effects.roles_changed = True
+            self.reason = f"{decision.kind} {alert['detail']}"
+
+    def _bury(self) -> None:
+        kept = set(self._policy.lineages)
+        self.gone = [name for name in self._lineages if name not in kept]
+        for name in self.gone:
+            del self._lineages[name]
+
+    def _build(self, seed: int, state: State | None = None) -> Learner:
+        return build_learner(self._config.learner, self._schema, self._config.task, seed, state)
+
+    def _scores(self) -> Scores:
+        known = self._config.class_values()
+        return Scores(self._config.task, 0 if known is None else len(known))
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest says of every lineage."""
+        stages = {self._policy.champion: "champion", **dict.fromkeys(self._policy.shadows, "shadow")}
+        if self._policy.previous is not None:
+            stages[self._policy.previous] = "previous"
+        if self._policy.canary is not None:
+            stages[self._policy.canary] = "canary"
+        rows = {}
+        for name, lineage in self._lineages.items():
+            evidence = self._policy.evidence(name)
+            rows[name] = {
+                "part": f"learner/{name}",
+                "stage": stages.get(name, "warming"),
+                "born_at_ms": lineage.born_ms,
+                "born_at": lineage.born_at,
+                "origin": lineage.origin,
+                "examples": lineage.scores.n,
+                "metrics": lineage.scores.report(),
+                "evidence": None
+                if evidence is None
+                else {
+                    "n": evidence.n,
+                    "mean_gain": evidence.mean_gain,
+                    "lower": evidence.lower,
+                    "upper": evidence.upper,
+                },
+            }
+        return rows
+
+    def learner_states(self) -> dict[str, State]:
+        """Every lineage's learner, as parts of a snapshot."""
+        return {f"learner/{name}": lineage.learner.state() for name, lineage in self._lineages.items()}
+
+    def state(self) -> State:
+        """All but the learners."""
+        return {
+            "born": self._born,
+            "lineages": {
+                name: {
+                    "scores": lineage.scores.state(),
+                    "born_ms": lineage.born_ms,
+                    "born_at": lineage.born_at,
+                    "origin": lineage.origin,
+                }
+                for name, lineage in self._lineages.items()
+            },
+            "policy": self._policy.state(),
+            "detectors": [detector.state() for detector in self._detectors],
+            "acted_at": self._acted_at,
+            "detections": self.detections,
+            "drifts": [dict(found) for found in self.drifts],
+            "retrainings": self.retrainings,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_state(cls, config: ModelConfig, state: State, parts: Mapping[str, State]) -> Contest:
+        """The contest that `state` and the snapshot's learners describe."""
+        contest = cls(config)
+        contest._born = state["born"]
+        contest._lineages = {
+            name: Lineage(
+                name,
+                contest._build(config.seed, parts[f"learner/{name}"]),
+                Scores.from_state(row["scores"]),
+                row["born_ms"],
+                row["born_at"],
+                row["origin"],
+            )
+            for name, row in state["lineages"].items()
+        }
+        contest._policy = Policy.from_state(config.rollout, state["policy"])
+        contest._detectors = [
+            build_detector(spec, saved)
+            for spec, saved in zip(config.drift.detectors, state["detectors"], strict=True)
+        ]
+        contest._acted_at = state["acted_at"]
+        for name in ("detections", "retrainings", "reason"):
+            setattr(contest, name, state[name])
+        contest.drifts = [dict(found) for found in state["drifts"]]
+        return contest
