@@ -125,19 +125,16 @@ def _resolve(loc: Path, data: Any) -> tuple[Path, Any]:
 def _feature_problems(value: Any) -> list[tuple[str, str]]:
     if not isinstance(value, (dict, str)):
         return [("", 'a table of features, or "any"')]
-    if isinstance(value, dict):
-        wrong = [
-            (str(n), f"a kind in quotes: {_either(KINDS)}")
-            for n, v in value.items()
-            if not isinstance(v, str)
-        ]
-        if wrong:
-            return wrong
+    wrong: list[tuple[str, str]] = []
+    if isinstance(value, dict) and value:
+        texts = {n: v for n, v in value.items() if isinstance(v, str)}
+        wrong = [(n, f"a kind in quotes: {_either(KINDS)}") for n in value if n not in texts]
+        value = texts or "any"
     try:
         parse_schema(value)
     except ConfigError as error:
-        return [_feature_problem(p, value) for p in error.problems]
-    return []
+        wrong += [_feature_problem(p, value) for p in error.problems]
+    return wrong
 
 
 def _feature_problem(problem: str, value: Any) -> tuple[str, str]:

@@ -38,10 +38,9 @@ class Sent:
 def produce(
     log: Log,
     chunks: Iterable[FileChunk],
-    *,
-    rate: float | None = None,
-    speed: float | None = None,
-    on_progress: Callable[[Sent], None] | None = None,
+    rate: float | None,
+    speed: float | None,
+    on_progress: Callable[[Sent], None] | None,
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Sent:
