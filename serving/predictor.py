@@ -1,0 +1,102 @@
+"""The data plane: who answers, and what. Knows no transport."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from core.batch import Batch
+from core.clock import Clock
+from core.errors import RiverrunError
+from core.plain import FloatArray, ObjectArray, objects
+from core.rollout import Role
+from rollout.routing import route
+from serving.loading import Loaded, Served
+from serving.metrics import ServingMetrics
+from serving.mirror import Mirror
+
+_log = logging.getLogger("riverrun.serving")
+
+
+class ModelFailed(RiverrunError):
+    """A model raised, or answered with a number that is not finite."""
+
+    retriable = True
+
+
+@dataclass(slots=True)
+class Answer:
+    """One version's scores for all rows of a request, and which roles failed on the way."""
+
+    served: Served
+    loaded: Loaded
+    role: Role
+    batch: Batch
+    rows: list[list[float]]  # scores: a probability a class, or one value
+    failed: Role | None = None
+
+
+class Predictor:
+    """Answers from one `Served`, whatever is swapped in meanwhile."""
+
+    def __init__(self, metrics: ServingMetrics, clock: Clock, mirror: Mirror) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._mirror = mirror
+
+    def predict(self, served: Served, ids: list[str], X: FloatArray, other: ObjectArray) -> Answer:
+        """The scores of all rows, by one version: the one that the first id is routed to. A canary that
+        fails is covered by the champion. Changes nothing; safe from any thread. Raises ModelFailed."""
+        row_ids = objects(ids)
+        ts_ms = np.array([self._clock.now_ms()] * len(ids), dtype=np.int64)  # faster than full() for few
+        failed: Role | None = None
+        canary = served.canary
+        if canary is not None and route(ids[0], served.canary_share, canary.lineage) == "canary":
+            batch = Batch(row_ids, ts_ms, X, other, None, len(canary.classes))
+            try:
+                return Answer(served, canary, "canary", batch, _scores(canary, batch))
+            except ModelFailed as error:
+                _log.debug("%s: the canary failed: %s", served.model, error)
+                failed = "canary"
+        champion = served.champion
+        batch = Batch(row_ids, ts_ms, X, other, None, len(champion.classes))
+        return Answer(served, champion, "champion", batch, _scores(champion, batch), failed)
+
+    def done(self, answer: Answer, seconds: float) -> None:
+        """Counts an answer that went out, and lets the shadows see its rows. One thread calls it."""
+        model, n = answer.served.model, len(answer.batch)
+        self._metrics.predictions[model, answer.role, "ok"] += n
+        self._metrics.latency[model, answer.role].observe(seconds)
+        if answer.failed is not None:
+            self._metrics.predictions[model, answer.failed, "failed"] += n
+        if answer.served.shadows:
+            self._mirror.put(answer.served, answer.batch, answer.rows)
+
+    def failed(self, served: Served, rows: int) -> None:
+        """Counts rows that nobody could answer. The thread that calls `done` calls it."""
+        self._metrics.predictions[served.model, "champion", "failed"] += rows
+
+    def staleness_s(self, loaded: Loaded) -> float:
+        """Seconds since the version was taken."""
+        return max(0, self._clock.now_ms() - loaded.created_at_ms) / 1000
+
+
+def label_of(loaded: Loaded, row: list[float]) -> Any:
+    """The most probable class (the first of equals); None while no class has been learned."""
+    best = max(row, default=0.0)
+    return loaded.classes[row.index(best)] if best > 0.0 else None
+
+
+def _scores(loaded: Loaded, batch: Batch) -> list[list[float]]:
+    try:
+        rows: list[list[float]] = loaded.learner.predict(batch).scores.tolist()
+    except Exception as error:  # a learner may be anybody's code
+        raise ModelFailed(f"version {loaded.version}: {type(error).__name__}: {error}") from error
+    for row in rows:
+        if not math.isfinite(sum(row)):
+            raise ModelFailed(f"version {loaded.version} answered with a number that is not finite")
+    return rows
