@@ -128,24 +128,27 @@ demo-kafka: $(BASE) $(RIVERRUN)  ## the demo over a real Kafka broker
 	RIVERRUN__LOG__URL="$$url" $(BIN)/riverrun demo --kafka $(ARGS)
 
 # Only what is missing is made: a second run changes no password that is in use. The folder lets nobody but
-# its owner in; the files are readable because containers read them under user ids of their own.
+# its owner in; the files are readable because containers read them under user ids of their own. The store's
+# account reaches its own keys and no administration (it may read settings, for `riverrun doctor`).
 .PHONY: secrets
 secrets:  ## random passwords for docker-compose.yml, in deploy/compose/secrets
 	@set -eu; umask 077; \
 	mkdir -p "$(SECRETS)"; \
 	chmod 700 "$(SECRETS)"; \
+	cd "$(SECRETS)"; \
 	random() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }; \
-	if ! [ -s "$(SECRETS)/redis_auth.conf" ] || ! [ -s "$(SECRETS)/store_url" ]; then \
+	if ! [ -s redis_users.conf ] || ! [ -s store_url ]; then \
 	    password=$$(random); \
-	    rm -f "$(SECRETS)/redis_auth.conf" "$(SECRETS)/store_url"; \
-	    printf 'requirepass %s\n' "$$password" > "$(SECRETS)/redis_auth.conf"; \
-	    printf 'redis://:%s@redis:6379/0\n' "$$password" > "$(SECRETS)/store_url"; \
+	    rm -f redis_users.conf store_url; \
+	    printf 'user default off\nuser riverrun on >%s %s\n' "$$password" \
+	        '~riverrun:* &riverrun:* +@all -@scripting -@dangerous +config|get' > redis_users.conf; \
+	    printf 'redis://riverrun:%s@redis:6379/0\n' "$$password" > store_url; \
 	fi; \
-	if ! [ -s "$(SECRETS)/admin_token" ]; then \
-	    rm -f "$(SECRETS)/admin_token"; \
-	    printf '%s\n' "$$(random)" > "$(SECRETS)/admin_token"; \
+	if ! [ -s admin_token ]; then \
+	    rm -f admin_token; \
+	    printf '%s\n' "$$(random)" > admin_token; \
 	fi; \
-	chmod 444 "$(SECRETS)/redis_auth.conf" "$(SECRETS)/store_url" "$(SECRETS)/admin_token"; \
+	chmod 444 redis_users.conf store_url admin_token; \
 	echo "Secrets in $(SECRETS)"
 
 # The extras are held to the pins of base.txt, so that each fits into the same environment.
