@@ -65,7 +65,7 @@ class Adwin:
     def update(self, values: FloatArray) -> Verdict:
         """Takes the losses in order. ADWIN has no warning zone: `warning_at` is always -1."""
         first, drifts, improvements, skipped = kernels.adwin(
-            np.ascontiguousarray(values, np.float64),
+            np.array(values, np.float64, order="C"),  # a copy: the kernel is compiled for writable arrays
             self._totals,
             self._variances,
             self._sizes,

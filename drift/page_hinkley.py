@@ -41,7 +41,7 @@ class PageHinkley:
     def update(self, values: FloatArray) -> Verdict:
         """Takes the losses in order. The test has no warning zone: `warning_at` is always -1."""
         first, drifts, _, skipped = kernels.page_hinkley(
-            np.ascontiguousarray(values, np.float64),
+            np.array(values, np.float64, order="C"),  # a copy: the kernel is compiled for writable arrays
             self._sums,
             self._marks,
             self._min_instances,

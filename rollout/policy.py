@@ -141,7 +141,7 @@ class Policy:
             return Decision("refuse", lineage, f"max_challengers is {limit} and there is {there} already")
         if lineage in self.lineages:
             return Decision("refuse", lineage, f"there is a lineage {lineage} already")
-        self._challengers.append(_Challenger(lineage, "warming", now, self._evidence()))
+        self._challengers.append(_Challenger(lineage, "warming", int(now), self._evidence()))
         return Decision("challenge", lineage, f"a challenger of {self._champion}, at {now:,} examples")
 
     def observe(self, lineage: str, champion_losses: FloatArray, challenger_losses: FloatArray) -> None:
@@ -208,7 +208,7 @@ class Policy:
         if not ready:
             return []
         best = max(ready, key=lambda c: c.total.lower)  # the oldest of equals
-        best.stage, best.stage_at, best.since = "canary", now, self._evidence()
+        best.stage, best.stage_at, best.since = "canary", int(now), self._evidence()
         return [Decision("canary", best.lineage, f"proven better: {_numbers(best.total)}")]
 
     def command(self, order: str, lineage: str, now: int) -> Decision:
@@ -261,10 +261,10 @@ class Policy:
 
     def _start_again(self, now: int) -> None:
         """The champion changed: what was compared with the old one says nothing about the new one."""
-        self._changed_at = now
+        self._changed_at = int(now)
         for other in self._challengers:
             other.stage = "warming" if other.stage == "warming" else "shadow"
-            other.stage_at, other.total, other.since = now, self._evidence(), None
+            other.stage_at, other.total, other.since = int(now), self._evidence(), None
 
     def _evidence(self) -> PairedEvidence:
         return PairedEvidence(self._config.alpha / self._config.max_challengers)
