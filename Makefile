@@ -141,7 +141,7 @@ secrets:  ## random passwords for docker-compose.yml, in deploy/compose/secrets
 	    password=$$(random); \
 	    rm -f redis_users.conf store_url; \
 	    printf 'user default off\nuser riverrun on >%s %s\n' "$$password" \
-	        '~riverrun:* &riverrun:* +@all -@scripting -@dangerous +config|get' > redis_users.conf; \
+	        '~riverrun:* resetchannels &riverrun:* +@all -@scripting -@dangerous +config|get' > redis_users.conf; \
 	    printf 'redis://riverrun:%s@redis:6379/0\n' "$$password" > store_url; \
 	fi; \
 	if ! [ -s admin_token ]; then \

@@ -83,7 +83,15 @@ def password_of(secrets: Path) -> str:
     assert lines[0] == "user default off"
     user, name, on, password, *rules = lines[1].split()
     assert (user, name, on, password[0]) == ("user", "riverrun", "on", ">")
-    assert rules == ["~riverrun:*", "&riverrun:*", "+@all", "-@scripting", "-@dangerous", "+config|get"]
+    assert rules == [
+        "~riverrun:*",
+        "resetchannels",
+        "&riverrun:*",
+        "+@all",
+        "-@scripting",
+        "-@dangerous",
+        "+config|get",
+    ]
     assert (secrets / "store_url").read_text() == f"redis://riverrun:{password[1:]}@redis:6379/0\n"
     return password[1:]
 
