@@ -32,6 +32,7 @@ class ColumnProfile:
     values: dict[Any, int] | None = field(default_factory=dict)
     distinct: int = 0
     distinct_capped: bool = False
+    texts: int = 0  # cells that are no numbers, truth values or nested
     chars: int = 0  # of the texts, together
     longest: int = 0
     spaces: int = 0  # texts of at least four words
@@ -99,6 +100,7 @@ class ColumnProfile:
             self.missing += count
             return
         self.kinds.add("text")
+        self.texts += count
         self.chars += len(value) * count
         self.longest = max(self.longest, len(value))
         self.spaces += count if value.count(" ") >= 3 else 0
