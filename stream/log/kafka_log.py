@@ -62,7 +62,7 @@ class KafkaLog:
                 found.update(reader.take(limit, 0 if found else min(slice_s, left)))
             if not found and deadline <= monotonic():
                 for reader in readers:
-                    reader.check_reachable()
+                    reader.check()
                 break
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import groupby
+from time import monotonic
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
@@ -15,7 +16,8 @@ from stream.log.kafka_records import KafkaRecords
 from stream.log.kafka_settings import KafkaSettings
 from stream.log.topics import out_of_range
 
-PROBE_S = 2.0
+PROBE_S = 2.0  # how long a reader that saw all brokers go asks whether they are back
+VERIFY_S = 2.0  # how often an idle reader makes sure that it still waits for something
 
 _error = Message.error
 _partition = Message.partition
@@ -32,6 +34,7 @@ class KafkaReader:
         self._settings = settings
         self._metadata = metadata
         self._reach = Reachability()
+        self._verified_s = monotonic()
         self._positions: dict[int, int] = {}
         self._consumer = self._open()
 
@@ -66,8 +69,20 @@ class KafkaReader:
         self._reach.is_back()
         return self._by_lane(messages)
 
-    def check_reachable(self) -> None:
-        """Raises LogUnavailable where no broker has answered for long."""
+    def check(self) -> None:
+        """For a reader that found nothing. Raises LogUnavailable where no broker has answered for long,
+        UnknownTopic where the topic is gone and OffsetOutOfRange where it was made anew or cut: to the
+        client, all of these look like a topic without news."""
+        if self._reach.down_since_s is None:
+            if monotonic() - self._verified_s > VERIFY_S:
+                self._verified_s = monotonic()
+                for partition, offset in self._positions.items():
+                    lane = Lane(self._topic, partition)
+                    oldest, following = self._metadata.bounds(lane)
+                    if not oldest <= offset <= following:
+                        self._positions = {}
+                        raise OffsetOutOfRange(out_of_range(lane, offset, oldest, following))
+            return
         if self._reach.down_for_s() < self._settings.reach_s:
             return
         said = self._reach.said
