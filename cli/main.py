@@ -80,3 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
         # Whoever read our output has gone; nothing is left to say to anybody.
         sys.stderr.close()
         sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import redis
+from rich.markup import escape
 
 from cli.console import out, print_json
 from cli.wiring import EMBEDDED, config_option, json_option, read_config
@@ -42,9 +43,8 @@ def command(config_path: Path | None, as_json: bool) -> None:
         print_json({"ok": well, "checks": [asdict(check) for check in checks]})
     else:
         for check in checks:
-            out.print(
-                f"[{'green' if check.ok else 'red'}]{'ok' if check.ok else 'NO'}[/] {check.name}: {check.detail}"
-            )
+            mark = "[green]ok[/]" if check.ok else "[red]NO[/]"
+            out.print(f"{mark} {check.name}: {escape(check.detail)}")
             if not check.ok and check.fix:
                 out.print(f"   {check.fix}")
     if not well:

@@ -106,7 +106,11 @@ class Contest:
             else:
                 lineage.scores.update(rows[here], y[here], None if codes is None else codes[here], n_classes)
         here = known[champion.name]
-        losses = champion.scores.losses(scores[champion.name][here], y[here])
+        if codes is None:
+            # Detectors are made for bounded values: one enormous error would deafen them.
+            losses = champion.scores.bounded_loss(scores[champion.name][here], y[here], scale)
+        else:
+            losses = champion.scores.losses(scores[champion.name][here], y[here])
         self._watch(losses, np.flatnonzero(here), examples, effects)
 
     def _compare(

@@ -1,0 +1,141 @@
+"""`riverrun demo`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.commands.backtest import quality
+from cli.commands.models import headline
+from cli.console import err, out, print_json, progress
+from cli.demo.run import Demo, Outcome, Progress
+from cli.demo_data import ROWS, demo_model
+from cli.embedded_redis import EmbeddedRedis
+from cli.wiring import json_option
+from core.config import Config, LogConfig, StoreConfig
+from snapshots.open_store import open_store
+from stream.log.open_log import open_log
+
+
+@click.command("demo", help="The whole loop on bundled real data: flights that leave New York, learned live.")
+@click.option(
+    "--events", type=click.IntRange(1_000, ROWS), default=120_000, show_default=True, help="How many flights."
+)
+@click.option("--kafka", help="Use this broker (kafka://host:port) as the log; embedded otherwise.")
+@json_option
+def command(events: int, kafka: str | None, as_json: bool) -> None:
+    """Ends with a report; everything in it was measured in this run."""
+    if not as_json:
+        err.print(f"Starting a log, a store, a trainer and a predictor; then {events:,} flights of 2013.")
+    with _services(kafka) as (folder, config), ExitStack() as closing:
+        log = open_log(config.log.url, config.log.options)
+        closing.callback(log.close)
+        store = open_store(config.store.url)
+        closing.callback(store.close)
+        demo = Demo(folder, config, log, store, events)
+        with progress("events") as bar:
+            task = bar.add_task("learning", total=demo.rows, note="")
+
+            def tell(now: Progress) -> None:
+                accuracy = "" if now.accuracy is None else f"accuracy {now.accuracy:.3f}  "
+                bar.update(task, completed=now.trained, note=f"v{now.version}  {accuracy}{now.roles}")
+
+            outcome = demo.run(tell)
+    report = describe(outcome)
+    if as_json:
+        print_json(report)
+    else:
+        show(outcome, report)
+
+
+@contextmanager
+def _services(kafka: str | None) -> Iterator[tuple[Path, Config]]:
+    with tempfile.TemporaryDirectory(prefix="riverrun-demo-") as name, EmbeddedRedis() as server:
+        # On a shared broker each run has topics of its own.
+        run = "" if kafka is None else f"-{uuid.uuid4().hex[:8]}"
+        model = demo_model()
+        if kafka is not None:
+            topics = {"RIVERRUN__MODELS__FLIGHTS__EVENTS": model.events + run}
+            topics["RIVERRUN__MODELS__FLIGHTS__LABELS"] = f"{model.labels}{run}"
+            os.environ.update(topics)
+            model = model.model_copy(update={"events": model.events + run, "labels": f"{model.labels}{run}"})
+        yield (
+            Path(name),
+            Config(
+                log=LogConfig(url=kafka or server.url, prefix=f"riverrun{run}"),
+                store=StoreConfig(url=server.url),
+                models={"flights": model},
+            ),
+        )
+
+
+def describe(outcome: Outcome) -> dict[str, Any]:
+    """The report, as one object."""
+    manifest, served = outcome.manifest, outcome.served
+    counts = manifest["counts"]
+    return {
+        "events": counts["events"],
+        "labels": counts["labels"],
+        "examples": counts["examples"],
+        "injected": outcome.injected,
+        "dead_letters": manifest["dead_letters"],
+        "dead_lettered": outcome.dead_lettered,
+        "seconds": round(outcome.seconds, 2),
+        "events_per_s": round(counts["events"] / outcome.seconds, 1),
+        "metrics": manifest["metrics"],
+        "baselines": manifest["baselines"],
+        "drifts": manifest["drift"]["drifts"],
+        "retrainings": manifest["drift"]["retrainings"],
+        "versions": outcome.versions,
+        "rollout": {
+            "roles": [
+                {"role": row["role"], "lineage": row["lineage"], "version": row["version"]}
+                for row in outcome.roles
+            ],
+            "changes": outcome.changes,
+        },
+        "join": manifest["counters"],
+        "served": {
+            "requests": served.requests,
+            "errors": served.errors,
+            "p50_ms": served.percentile_ms(50),
+            "p99_ms": served.percentile_ms(99),
+            "versions_seen": len(served.versions),
+            "roles": dict(served.roles),
+            "complaints": served.complaints,
+        },
+    }
+
+
+def show(outcome: Outcome, report: dict[str, Any]) -> None:
+    """The report for people."""
+    served = report["served"]
+    dead = ", ".join(f"{reason} {count}" for reason, count in report["dead_letters"].items())
+    out.print(
+        f"Will a flight arrive more than 15 minutes late? {report['events']:,} departures and later "
+        f"{report['labels']:,} labels made {report['examples']:,} examples in {report['seconds']:.0f} s."
+    )
+    out.print(quality(report["metrics"], report["baselines"]))
+    out.print(f"Bad records: {report['injected']} sent, {report['dead_lettered']} dead-lettered ({dead}).")
+    out.print(
+        f"Drift: {len(report['drifts'])} alarms, {report['retrainings']} challengers born. "
+        f"{report['versions']} versions published; now "
+        + "; ".join(f"{r['role']} {r['lineage']} (v{r['version']})" for r in report["rollout"]["roles"])
+        + "."
+    )
+    for change in report["rollout"]["changes"]:
+        out.print(f"  {change['at'][11:19]} {change['reason']}")
+    out.print(
+        f"Meanwhile a client asked {served['requests']:,} times over HTTP: {served['errors']} errors, "
+        f"p50 {served['p50_ms']} ms, p99 {served['p99_ms']} ms, answers from "
+        f"{served['versions_seen']} versions ({', '.join(f'{role} {count:,}' for role, count in served['roles'].items())})."
+    )
+    for row in outcome.roles:
+        out.print(f"  {row['role']}: {headline(row['metrics'])}")

@@ -1,0 +1,1 @@
+"""The demo: real processes, real data, and what it shows at the end."""
