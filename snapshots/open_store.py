@@ -55,7 +55,7 @@ def open_store(url: str, clock: Clock | None = None, timeout_s: float = 10.0) ->
 
 
 def _in_redis(client: RedisClient) -> Store:
-    snapshots = RedisSnapshotStore(client)
+    snapshots, journal = RedisSnapshotStore(client), RedisJournal(client)
 
     def ping() -> None:
         with client.errors():
@@ -63,9 +63,10 @@ def _in_redis(client: RedisClient) -> Store:
 
     def close() -> None:
         snapshots.close()
+        journal.close()
         client.close()
 
-    return Store(snapshots, RedisJournal(client), RedisOwnership(client), RedisCommands(client), ping, close)
+    return Store(snapshots, journal, RedisOwnership(client), RedisCommands(client), ping, close)
 
 
 def _in_memory(state: MemoryState) -> Store:

@@ -8,8 +8,10 @@ Layout; all keys of a model share the hash tag {model}, so they lie in one clust
     riverrun:{model}:current               text    the newest version
     riverrun:{model}:versions              zset    the versions kept
     riverrun:{model}:manifest:<version>    text    a sealed manifest (see sealed.py)
-    riverrun:{model}:blobs                 set     digests of all blobs, written before the blob is
+    riverrun:{model}:blobs                 set     digests of all blobs
     riverrun:{model}:blob:<sha256>         text    one part, immutable
+    riverrun:{model}:staged                set     "<epoch>:<sha256>" of parts on their way
+    riverrun:{model}:staged:<epoch>:<sha256> text  a part that no version names yet (see redis_blobs.py)
     riverrun:{model}:rollout               text    the encoded rollout
     riverrun:{model}:audit                 list    the newest changes of rollout
     riverrun:{model}:changes               channel a rollout's new revision is announced here
@@ -65,6 +67,7 @@ class Keys:
         self.current = self._prefix + "current"
         self.versions = self._prefix + "versions"
         self.blobs = self._prefix + "blobs"
+        self.staged = self._prefix + "staged"
         self.rollout = self._prefix + "rollout"
         self.audit = self._prefix + "audit"
         self.changes = self._prefix + "changes"
@@ -75,6 +78,9 @@ class Keys:
 
     def blob(self, sha256: str) -> str:
         return f"{self._prefix}blob:{sha256}"
+
+    def staged_blob(self, epoch: int, sha256: str) -> str:
+        return f"{self._prefix}staged:{epoch}:{sha256}"
 
     def journal(self, epoch: int) -> str:
         return f"{self._prefix}journal:{epoch}"
@@ -173,10 +179,11 @@ class RedisClient:
 
 
 def connect(url: str, where: str, clock: Clock, timeout_s: float = 10.0) -> RedisClient:
-    """A client that connects when first used. `where` is the address without secrets. Raises ValueError
-    for an address that the library cannot read (its message may hold parts of the password)."""
+    """A client that connects when first used. `where` is the address without secrets. Raises ValueError or
+    TypeError for an address that the library cannot read (their words may hold parts of the password)."""
     options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
     client: redis.Redis = redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), **options)
+    client.connection_pool.make_connection()  # connects to nothing, but refuses options it does not know
     return RedisClient(client, where, clock)
 
 

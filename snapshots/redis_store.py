@@ -1,21 +1,23 @@
 """Versions and roles in Redis. The layout of keys stands in `redis_client.py`.
 
-Publishing goes: blobs that are missing, read back; then, in one transaction that watches the epoch, the
-newest version and every blob it names: manifest, list of versions, newest version. So whatever breaks in
-between leaves the previous version newest, and at most blobs that no manifest names, which the next prune
-takes away.
+Publishing goes: parts that are missing are staged and read back; then, in one transaction that watches the
+epoch, the newest version and every part it names: blobs, manifest, list of versions, newest version. So
+whatever breaks in between leaves the previous version newest, and at most staged parts, which the next
+publish or prune takes away.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from core.errors import Conflict, CorruptSnapshot, StoreUnavailable, UnknownVersion
+from core.errors import Conflict, CorruptSnapshot, StoreError, UnknownVersion
 from core.plain import Plain
 from core.rollout import Rollout
 from snapshots.codec import decode, encode
+from snapshots.redis_blobs import RedisBlobs
 from snapshots.redis_client import MODELS, Keys, Pipe, RedisClient, number
 from snapshots.redis_watch import RedisWatch
 from snapshots.sealed import (
@@ -30,7 +32,7 @@ from snapshots.sealed import (
 from snapshots.store import Change, Snapshot
 
 AUDIT_KEPT = 1_000
-_UPLOADS = 3  # of the blobs, where another writer's prune takes them away again
+_STAGINGS = 3  # of the parts, where a prune takes them away in between
 
 
 class RedisSnapshotStore:
@@ -39,6 +41,7 @@ class RedisSnapshotStore:
     def __init__(self, client: RedisClient) -> None:
         self._client = client
         self._closed = threading.Event()
+        self._publishing = threading.Lock()  # what is staged belongs to one publish at a time
 
     def publish(self, snapshot: Snapshot, epoch: int) -> int:
         keys = Keys(snapshot.model)
@@ -47,53 +50,33 @@ class RedisSnapshotStore:
             snapshot.manifest["parts"][name]["sha256"]: data for name, data in snapshot.parts.items()
         }
 
+        staging = RedisBlobs(self._client, snapshot.model, epoch)
+        staged: list[str] = []
+
         def write(pipe: Pipe) -> int | None:
-            stored = number(pipe.get(keys.current))
-            for sha256, data in blobs.items():
-                if pipe.strlen(keys.blob(sha256)) != len(data) or not (
-                    data or pipe.exists(keys.blob(sha256))
-                ):
-                    return None
-            version = stored + 1
+            version = number(pipe.get(keys.current)) + 1
+            if not staging.there(pipe, blobs, staged):
+                return None
             pipe.multi()
+            staging.publish(pipe, staged)
             pipe.set(keys.manifest(version), seal(replace(snapshot, version=version)))
             pipe.zadd(keys.versions, {str(version): version})
             pipe.set(keys.current, version)
             return version
 
-        watched = [keys.current, *map(keys.blob, blobs)]
-        for _ in range(_UPLOADS):
-            self._upload(keys, snapshot.model, blobs, epoch)
-            version = self._client.transact(watched, write, model=snapshot.model, epoch=epoch)
-            if version is not None:
-                return version
-        raise Conflict(
-            f"{snapshot.model}: blobs vanish while a version is published; is another prune running?"
-        )
-
-    def _upload(self, keys: Keys, model: str, blobs: Mapping[str, bytes], epoch: int) -> None:
-        """Writes the blobs that are missing or of another size, and reads these back."""
-        client = self._client
-        with client.errors():
-            with client.redis.pipeline(transaction=False) as pipe:
-                pipe.get(keys.epoch)
-                pipe.sadd(MODELS, model)
-                for sha256 in blobs:
-                    pipe.strlen(keys.blob(sha256))
-                stored_epoch, _, *sizes = pipe.execute()
-            client.require_epoch(model, epoch, stored_epoch)
-            for (sha256, data), size in zip(blobs.items(), sizes, strict=True):
-                if size == len(data) and data:
-                    continue
-                key = keys.blob(sha256)
-                client.redis.sadd(keys.blobs, sha256)  # first, so that prune knows of what a crash leaves
-                # A blob of another size is damaged: its name says what it should hold.
-                client.redis.set(key, data, nx=size == 0)
-                if client.redis.get(key) != data:
-                    client.redis.delete(key)
-                    raise StoreUnavailable(
-                        f"the store at {client.where} does not give back what was written to {key}"
-                    )
+        watched = [keys.current, *staging.watched(blobs)]
+        with self._publishing:
+            try:
+                for _ in range(_STAGINGS):
+                    staged = staging.stage(blobs)
+                    version = self._client.transact(watched, write, model=snapshot.model, epoch=epoch)
+                    if version is not None:
+                        return version
+            except StoreError:
+                with suppress(StoreError):
+                    staging.clear()
+                raise
+        raise Conflict(f"{snapshot.model}: parts vanish while they are published; is there another writer?")
 
     def load(self, model: str, version: int, parts: Collection[str] | None = None) -> Snapshot:
         keys = Keys(model)
@@ -128,9 +111,10 @@ class RedisSnapshotStore:
             kept = [version for version in versions if version in newest | named]
             gone = [version for version in versions if version not in newest | named]
             used: set[str] = set()
-            for version in kept:
+            sealed = pipe.mget(list(map(keys.manifest, kept))) if kept else []
+            for version, data in zip(kept, sealed, strict=True):
                 try:
-                    manifest = unseal(pipe.get(keys.manifest(version)) or b"", model, version)
+                    manifest = unseal(data or b"", model, version)
                 except CorruptSnapshot:
                     if version in named:
                         raise
@@ -147,6 +131,9 @@ class RedisSnapshotStore:
                 pipe.srem(keys.blobs, *unused)
             return len(gone)
 
+        with self._client.errors():
+            self._client.require_epoch(model, epoch, self._client.redis.get(keys.epoch))
+        RedisBlobs(self._client, model, epoch).clear()
         watched = [keys.versions, keys.rollout, keys.blobs]
         return self._client.transact(watched, write, model=model, epoch=epoch)
 

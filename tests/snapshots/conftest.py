@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from cli.embedded_redis import find_redis_server
 from core.clock import ManualClock
 from snapshots.open_store import Store, open_store
 
@@ -31,11 +30,7 @@ class Server:
         return f"unix://{self.folder}/redis.sock"
 
     def start(self) -> None:
-        binary = shutil.which("redis-server")
-        if binary is None:
-            if os.environ.get("CI"):
-                pytest.fail("redis-server is not installed")
-            pytest.skip("redis-server is not installed")
+        binary = find_redis_server()
         place = ["--port", "0", "--unixsocket", f"{self.folder}/redis.sock", "--dir", str(self.folder)]
         self.process = subprocess.Popen(
             [binary, *place, "--save", "", "--appendonly", "no", *self.options], stdout=subprocess.DEVNULL
@@ -59,14 +54,6 @@ class Server:
             self.process = None
 
 
-@pytest.fixture(scope="session")
-def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("redis"))
-    server.start()
-    yield server
-    server.stop()
-
-
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[Server]:
     """Not started yet."""
@@ -76,17 +63,16 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def raw(shared_server: Server) -> Iterator[redis.Redis]:
+def raw(redis_url: str) -> Iterator[redis.Redis]:
     """A plain client of the shared, emptied server."""
-    client = redis.Redis.from_url(shared_server.url)
-    client.flushall()
+    client = redis.Redis.from_url(redis_url)
     yield client
     client.close()
 
 
 @pytest.fixture
-def redis_store(shared_server: Server, raw: redis.Redis) -> Iterator[Store]:
-    store = open_store(shared_server.url, ManualClock(1_000))
+def redis_store(redis_url: str) -> Iterator[Store]:
+    store = open_store(redis_url, ManualClock(1_000))
     yield store
     store.close()
 
