@@ -18,8 +18,9 @@ Layout; all keys of a model share the hash tag {model}, so they lie in one clust
     riverrun:{model}:journal:<epoch>       stream  the turns (see redis_journal.py)
     riverrun:{model}:commands              list    operators' commands
 
-No scripts and no dangerous commands are used: an account with `~riverrun:* &riverrun:* +@all -@scripting
--@dangerous` suffices. Redis 6.2 or newer.
+No scripts and no dangerous commands are used: an account with `~riverrun:* resetchannels &riverrun:* +@all
+-@scripting -@dangerous` suffices. Redis 6.2 or newer. Use maxmemory-policy noeviction: an evicting server
+takes away parts of versions that are still served.
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -85,3 +87,74 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     store = open_store("memory://", ManualClock(1_000))
     yield store
     store.close()
+
+
+@pytest.fixture
+def before_command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., AbstractContextManager[Any]]:
+    @contextmanager
+    def before_command(name: str, act: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+        """Calls `act` once, just before the next command of this name (EXEC: the whole queued transaction)
+        is sent. Yields whether it was called."""
+        called = False
+        send = redis.Connection.send_packed_command
+
+        def hooked(self: Any, command: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal called
+            data = b"".join(map(bytes, command)) if isinstance(command, list) else bytes(command)
+            if not called and name.encode() in data:
+                called = True
+                act()
+            return send(self, command, *args, **kwargs)
+
+        with monkeypatch.context() as patch:
+            for kind in (redis.Connection, redis.UnixDomainSocketConnection):
+                patch.setattr(kind, "send_packed_command", hooked)
+            yield lambda: called
+
+    return before_command
+
+
+@pytest.fixture
+def cut_after(monkeypatch: pytest.MonkeyPatch) -> Callable[..., AbstractContextManager[Any]]:
+    @contextmanager
+    def cut_after(sends: int, error: Exception) -> Iterator[list[int]]:
+        """Lets this many sends through, then raises instead of sending. A transaction is one send."""
+        count = [0]
+        send = redis.Connection.send_packed_command
+
+        def hooked(self: Any, command: Any, *args: Any, **kwargs: Any) -> Any:
+            if count[0] >= sends:
+                raise error
+            count[0] += 1
+            return send(self, command, *args, **kwargs)
+
+        with monkeypatch.context() as patch:
+            for kind in (redis.Connection, redis.UnixDomainSocketConnection):
+                patch.setattr(kind, "send_packed_command", hooked)
+            yield count
+
+    return cut_after
+
+
+@pytest.fixture
+def lose_answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., AbstractContextManager[Any]]:
+    @contextmanager
+    def lose_answer(reads: int) -> Iterator[None]:
+        """Sends go through, but after this many answers the connection breaks."""
+        count = 0
+        read = redis.Connection.read_response
+
+        def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            if count >= reads:
+                self.disconnect()
+                raise redis.ConnectionError("the connection broke")
+            count += 1
+            return read(self, *args, **kwargs)
+
+        with monkeypatch.context() as patch:
+            for kind in (redis.Connection, redis.UnixDomainSocketConnection):
+                patch.setattr(kind, "read_response", hooked)
+            yield
+
+    return lose_answer
