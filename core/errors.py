@@ -91,6 +91,12 @@ class NotReady(RiverrunError):
     retriable = True
 
 
+class ModelFailed(RiverrunError):
+    """A model raised, or answered with a number that is not finite."""
+
+    retriable = True
+
+
 class BadRecord(RiverrunError):
     """One record that cannot be used. `reason` is a code from a closed set, `detail` is for people."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from core.batch import Batch
 from core.clock import Clock
-from core.errors import RiverrunError
+from core.errors import ModelFailed
 from core.plain import FloatArray, ObjectArray, objects
 from core.rollout import Role
 from rollout.routing import route
@@ -22,22 +23,15 @@ from serving.mirror import Mirror
 _log = logging.getLogger("riverrun.serving")
 
 
-class ModelFailed(RiverrunError):
-    """A model raised, or answered with a number that is not finite."""
-
-    retriable = True
-
-
 @dataclass(slots=True)
 class Answer:
-    """One version's scores for all rows of a request, and which roles failed on the way."""
+    """One version's scores for all rows of a request."""
 
     served: Served
     loaded: Loaded
     role: Role
     batch: Batch
     rows: list[list[float]]  # scores: a probability a class, or one value
-    failed: Role | None = None
 
 
 class Predictor:
@@ -47,38 +41,49 @@ class Predictor:
         self._metrics = metrics
         self._clock = clock
         self._mirror = mirror
+        self._failing = threading.Lock()
+        self._failed: Loaded | None = None  # the last one: told once, however many requests it fails
 
-    def predict(self, served: Served, ids: list[str], X: FloatArray, other: ObjectArray) -> Answer:
+    def predict(self, served: Served, ids: list[str], X: FloatArray, cells: ObjectArray) -> Answer:
         """The scores of all rows, by one version: the one that the first id is routed to. A canary that
         fails is covered by the champion. Changes nothing; safe from any thread. Raises ModelFailed."""
         row_ids = objects(ids)
         ts_ms = np.array([self._clock.now_ms()] * len(ids), dtype=np.int64)  # faster than full() for few
-        failed: Role | None = None
         canary = served.canary
         if canary is not None and route(ids[0], served.canary_share, canary.lineage) == "canary":
-            batch = Batch(row_ids, ts_ms, X, other, None, len(canary.classes))
+            batch = Batch(row_ids, ts_ms, X, cells, None, len(canary.classes))
             try:
-                return Answer(served, canary, "canary", batch, _scores(canary, batch))
-            except ModelFailed as error:
-                _log.debug("%s: the canary failed: %s", served.model, error)
-                failed = "canary"
+                return Answer(served, canary, "canary", batch, self._scores(served, canary, "canary", batch))
+            except ModelFailed:
+                pass  # counted and logged; the champion answers
         champion = served.champion
-        batch = Batch(row_ids, ts_ms, X, other, None, len(champion.classes))
-        return Answer(served, champion, "champion", batch, _scores(champion, batch), failed)
+        batch = Batch(row_ids, ts_ms, X, cells, None, len(champion.classes))
+        rows = self._scores(served, champion, "champion", batch)
+        return Answer(served, champion, "champion", batch, rows)
+
+    def _scores(self, served: Served, loaded: Loaded, role: Role, batch: Batch) -> list[list[float]]:
+        try:
+            rows: list[list[float]] = loaded.learner.predict(batch).scores.tolist()
+            for row in rows:
+                if not math.isfinite(sum(row)):
+                    raise ArithmeticError("a number that is not finite")
+        except Exception as error:  # a learner may be anybody's code
+            what = f"{served.model}: version {loaded.version}, the {role}, cannot answer"
+            with self._failing:
+                self._metrics.predictions[served.model, role, "failed"] += len(batch)
+                level = logging.DEBUG if self._failed is loaded else logging.WARNING
+                self._failed = loaded
+            _log.log(level, "%s: %s: %s", what, type(error).__name__, error)
+            raise ModelFailed(what) from error
+        return rows
 
     def done(self, answer: Answer, seconds: float) -> None:
         """Counts an answer that went out, and lets the shadows see its rows. One thread calls it."""
-        model, n = answer.served.model, len(answer.batch)
+        model, n = answer.served.model, len(answer.rows)
         self._metrics.predictions[model, answer.role, "ok"] += n
         self._metrics.latency[model, answer.role].observe(seconds)
-        if answer.failed is not None:
-            self._metrics.predictions[model, answer.failed, "failed"] += n
         if answer.served.shadows:
             self._mirror.put(answer.served, answer.batch, answer.rows)
-
-    def failed(self, served: Served, rows: int) -> None:
-        """Counts rows that nobody could answer. The thread that calls `done` calls it."""
-        self._metrics.predictions[served.model, "champion", "failed"] += rows
 
     def staleness_s(self, loaded: Loaded) -> float:
         """Seconds since the version was taken."""
@@ -89,14 +94,3 @@ def label_of(loaded: Loaded, row: list[float]) -> Any:
     """The most probable class (the first of equals); None while no class has been learned."""
     best = max(row, default=0.0)
     return loaded.classes[row.index(best)] if best > 0.0 else None
-
-
-def _scores(loaded: Loaded, batch: Batch) -> list[list[float]]:
-    try:
-        rows: list[list[float]] = loaded.learner.predict(batch).scores.tolist()
-    except Exception as error:  # a learner may be anybody's code
-        raise ModelFailed(f"version {loaded.version}: {type(error).__name__}: {error}") from error
-    for row in rows:
-        if not math.isfinite(sum(row)):
-            raise ModelFailed(f"version {loaded.version} answered with a number that is not finite")
-    return rows

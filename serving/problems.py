@@ -12,6 +12,7 @@ from core.errors import (
     BadRecord,
     LogError,
     LogUnavailable,
+    ModelFailed,
     NotReady,
     RiverrunError,
     StoreError,
@@ -38,6 +39,7 @@ _TITLES = {
 _TABLE: tuple[tuple[type[RiverrunError], int, str], ...] = (
     (UnknownModel, 404, "unknown-model"),
     (NotReady, 503, "not-ready"),
+    (ModelFailed, 503, "model-failed"),
     (LogUnavailable, 503, "log-unavailable"),
     (UnknownTopic, 503, "no-topic"),
     (LogError, 502, "log-refused"),
