@@ -87,9 +87,9 @@ class EmbeddedRedis:
 
         Raises ConfigError (no redis-server, or one too old for the data) and StoreUnavailable (the folder
         is in use by another program, or the server does not start; with what it said)."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self._answers():
             return self
-        self._reap()
+        self._reap()  # what is left of one that crashed
         binary = find_redis_server()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check_version(binary)
@@ -123,6 +123,14 @@ class EmbeddedRedis:
 
     def _client(self) -> redis.Redis:
         return redis.Redis(unix_socket_path=str(self._socket), socket_timeout=2.0, socket_connect_timeout=2.0)
+
+    def _answers(self) -> bool:
+        try:
+            with self._client() as client:
+                client.ping()
+        except redis.RedisError:
+            return False
+        return True
 
     def _arguments(self) -> list[str]:
         settings = {
@@ -173,12 +181,9 @@ class EmbeddedRedis:
         process = self._process
         deadline = time.monotonic() + START_S
         while process is not None and process.poll() is None and time.monotonic() < deadline:
-            try:
-                with self._client() as client:
-                    client.ping()
+            if self._answers():
                 return
-            except redis.RedisError:  # not there yet, or still loading
-                time.sleep(0.01)
+            time.sleep(0.01)  # not there yet, or still loading
         self._reap()
         log = self.folder / "redis.log"
         said = log.read_bytes()[-1000:].decode(errors="replace").strip() if log.exists() else ""

@@ -120,6 +120,8 @@ class FileEvents:
         for rows in self._rows():
             if not rows.count:
                 continue
+            if self._times is not None and done + rows.count > len(self._times):
+                raise ConfigError(f"{self._path}: the file grew while it was read")
             yield self._chunk(rows, done, merger)
             done += rows.count
         none = WireColumns([], [], np.zeros(0, np.int64))

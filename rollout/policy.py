@@ -276,7 +276,7 @@ class Policy:
 def _numbers(evidence: PairedEvidence) -> str:
     if not evidence.n:
         return "no example compared yet"
-    return (
-        f"mean gain {evidence.mean_gain:.4g}, between {evidence.lower:.4g} and {evidence.upper:.4g} "
-        f"(alpha {evidence.alpha:.3g}), on {evidence.n:,} examples"
-    )
+    seen = f"mean gain {evidence.mean_gain:.4g}"
+    if evidence.lower <= evidence.upper:  # they cross where the gain itself changes over time
+        seen += f", between {evidence.lower:.4g} and {evidence.upper:.4g}"
+    return f"{seen} (alpha {evidence.alpha:.3g}), on {evidence.n:,} examples"

@@ -20,21 +20,24 @@ from cli.demo_data import ROWS, demo_model
 from cli.embedded_redis import EmbeddedRedis
 from cli.wiring import json_option
 from core.config import Config, LogConfig, StoreConfig
+from core.errors import ConfigError
 from snapshots.open_store import open_store
 from stream.log.open_log import open_log
+
+_CHANGES_TOLD = 12
 
 
 @click.command("demo", help="The whole loop on bundled real data: flights that leave New York, learned live.")
 @click.option(
-    "--events", type=click.IntRange(1_000, ROWS), default=120_000, show_default=True, help="How many flights."
+    "--events", type=click.IntRange(1_000, ROWS), default=ROWS, show_default=True, help="How many flights."
 )
-@click.option("--kafka", help="Use this broker (kafka://host:port) as the log; embedded otherwise.")
+@click.option("--kafka", is_flag=True, help="Over the broker at RIVERRUN__LOG__URL; embedded otherwise.")
 @json_option
-def command(events: int, kafka: str | None, as_json: bool) -> None:
+def command(events: int, kafka: bool, as_json: bool) -> None:
     """Ends with a report; everything in it was measured in this run."""
     if not as_json:
         err.print(f"Starting a log, a store, a trainer and a predictor; then {events:,} flights of 2013.")
-    with _services(kafka) as (folder, config), ExitStack() as closing:
+    with _services(_broker() if kafka else None) as (folder, config), ExitStack() as closing:
         log = open_log(config.log.url, config.log.options)
         closing.callback(log.close)
         store = open_store(config.store.url)
@@ -53,6 +56,13 @@ def command(events: int, kafka: str | None, as_json: bool) -> None:
         print_json(report)
     else:
         show(outcome, report)
+
+
+def _broker() -> str:
+    url = os.environ.get("RIVERRUN__LOG__URL", "kafka://localhost:9092")
+    if not url.startswith("kafka://"):
+        raise ConfigError("RIVERRUN__LOG__URL: kafka://host:port for `--kafka`")
+    return url
 
 
 @contextmanager
@@ -130,12 +140,16 @@ def show(outcome: Outcome, report: dict[str, Any]) -> None:
         + "; ".join(f"{r['role']} {r['lineage']} (v{r['version']})" for r in report["rollout"]["roles"])
         + "."
     )
-    for change in report["rollout"]["changes"]:
+    told = [c for c in report["rollout"]["changes"] if not c["reason"].startswith("shadow")]
+    if len(told) > _CHANGES_TOLD:
+        out.print(f"  ({len(told) - _CHANGES_TOLD} earlier changes of role; --json has all)")
+    for change in told[-_CHANGES_TOLD:]:
         out.print(f"  {change['at'][11:19]} {change['reason']}")
+    roles = ", ".join(f"{role} {count:,}" for role, count in served["roles"].items())
     out.print(
         f"Meanwhile a client asked {served['requests']:,} times over HTTP: {served['errors']} errors, "
         f"p50 {served['p50_ms']} ms, p99 {served['p99_ms']} ms, answers from "
-        f"{served['versions_seen']} versions ({', '.join(f'{role} {count:,}' for role, count in served['roles'].items())})."
+        f"{served['versions_seen']} versions ({roles})."
     )
     for row in outcome.roles:
         out.print(f"  {row['role']}: {headline(row['metrics'])}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -20,7 +20,9 @@ from core.plain import IntArray
 
 _BLOCK_BYTES = 1 << 21
 _LONGEST_HEADER = 1 << 20
+_LONGEST_CELL = 1 << 26
 _DELIMITERS = ",;\t|"
+_QUOTED = re.compile(r'"[^"]*"')
 
 
 class CsvTable:
@@ -41,7 +43,7 @@ class CsvTable:
             raise ConfigError(f"{path}: line 1 is not UTF-8 text") from None
         if not line:
             raise ConfigError(f"{path}: the file is empty")
-        self._delimiter = delimiter or max(_DELIMITERS, key=line.count)
+        self._delimiter = delimiter or max(_DELIMITERS, key=_QUOTED.sub("", line).count)
         self.columns: Sequence[str] = next(csv.reader([line], delimiter=self._delimiter))
         self._check_header()
 
@@ -72,8 +74,12 @@ class CsvTable:
         )
         parse = pacsv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
         read = pacsv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False)
-        with open_bytes(self._path) as stream, self._explained():
-            for batch in pacsv.open_csv(stream, read, parse, convert):
+        with (
+            open_bytes(self._path) as stream,
+            self._explained(),
+            pacsv.open_csv(stream, read, parse, convert) as reader,
+        ):
+            for batch in reader:
                 yield from split(batch)
 
     @contextmanager
@@ -82,14 +88,16 @@ class CsvTable:
         try:
             yield
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            with open_bytes(self._path) as stream:
-                where = self._first_bad_line(stream)
+            with (
+                open_bytes(self._path) as stream,
+                # Broken bytes become lone surrogates, which no valid text holds.
+                io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text,
+            ):
+                where = self._first_bad_line(text)
             raise ConfigError(f"{self._path}: {where or error}") from None
 
-    def _first_bad_line(self, stream: IO[bytes]) -> str:
-        csv.field_size_limit(1 << 26)
-        # Broken bytes become lone surrogates, which no valid text holds.
-        text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
+    def _first_bad_line(self, text: io.TextIOWrapper) -> str:
+        limit = csv.field_size_limit(_LONGEST_CELL)
         reader = csv.reader(text, delimiter=self._delimiter)
         before = 0
         try:
@@ -101,4 +109,6 @@ class CsvTable:
                 before = reader.line_num
         except csv.Error as error:
             return f"line {before + 1}: {error}"
+        finally:
+            csv.field_size_limit(limit)
         return ""

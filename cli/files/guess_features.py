@@ -10,7 +10,7 @@ from cli.files.profile import ColumnProfile
 
 # Names of identifiers: id, case_id, customerId, uuid, rownames, Unnamed: 0, ...
 _ID_NAME = re.compile(
-    r"(?i:(?:.*[_\-. ])?(?:id|ids|uid|uuid|guid|key|pk|index|idx|rownames?|rownum)|unnamed: ?\d+)|.*[a-z]I[Dd]"
+    r"(?i:(?:.*[_\-. ])?(?:id|ids|uid|uuid|guid|key|pk|index|idx|rownames?)|unnamed: ?\d+)|.*[a-z]I[Dd]"
 )
 _FEW_ROWS = 50  # among fewer, every value may well be different by chance
 _NEARLY = 0.95

@@ -79,7 +79,7 @@ class Backtest:
         started_s = self._clock.monotonic_s()
         for chunk in chunks:
             self.feed(chunk)
-            progress(self._report.rows, self.fold.contest.champion.scores.recent)
+            progress(self._report.rows, self.fold.contest.served.recent)
         return self.report(self._clock.monotonic_s() - started_s)
 
     def report(self, seconds: float) -> BacktestReport:
@@ -87,7 +87,7 @@ class Backtest:
         fold, report = self.fold, self._report
         report.events, report.labels, report.examples = fold.events, fold.labels, fold.examples
         report.dead_letters = dict(sorted(fold.dead_letters.items()))
-        report.metrics = fold.contest.champion.scores.report()
+        report.metrics = fold.contest.served.report()
         report.baselines = fold.baselines.report()
         report.retrainings = fold.contest.retrainings
         report.seconds = round(seconds, 3)

@@ -45,7 +45,7 @@ def describe(
         "label_fields": config.label_fields.model_dump(),
         "lineages": fold.contest.describe(),
         "champion": fold.contest.champion.name,
-        "metrics": fold.contest.champion.scores.report(),
+        "metrics": fold.contest.served.report(),
         "baselines": fold.baselines.report(),
         "drift": {
             "detections": fold.contest.detections,

@@ -21,6 +21,7 @@ from stream.fold.effects import Effects
 
 _DRIFTS_KEPT = 1_000
 _FIRST = "L1"
+SERVED = ""  # beside the lineages' names: what whoever was champion said when the event came
 
 
 @dataclass(slots=True)
@@ -57,6 +58,7 @@ class Contest:
         first = Lineage(_FIRST, self._build(config.seed), self._scores(), 0, 0, "first start")
         self._lineages: dict[str, Lineage] = {_FIRST: first}
         self._policy = Policy(config.rollout, _FIRST)
+        self.served = self._scores()
         self._detectors = [build_detector(spec) for spec in config.drift.detectors]
         self._alarm: str | None = None
         self._acted_at: int | None = None
@@ -77,11 +79,14 @@ class Contest:
         return Roles(policy.champion, policy.canary, policy.shadows, self._config.rollout.canary_share)
 
     def interleave(self, events: Batch, examples: Batch, order: BoolArray) -> dict[str, FloatArray]:
-        """Every lineage's scores for the events; all have learned the examples then."""
-        return {
+        """Every lineage's scores for the events, and under SERVED the champion's once more: roles may
+        have changed when the labels come. All lineages have learned the examples then."""
+        scores = {
             name: lineage.learner.interleave(events, examples, order).scores
             for name, lineage in self._lineages.items()
         }
+        scores[SERVED] = scores[self.champion.name]
+        return scores
 
     def score(
         self,
@@ -100,11 +105,12 @@ class Contest:
         known = {name: ~np.isnan(rows[:, 0]) for name, rows in scores.items()}
         self._compare(scores, y, known, scale)
         for name, rows in scores.items():
-            lineage, here = self._lineages[name], known[name]
+            held = self.served if name == SERVED else self._lineages[name].scores
+            here = known[name]
             if here.all():
-                lineage.scores.update(rows, y, codes, n_classes)
+                held.update(rows, y, codes, n_classes)
             else:
-                lineage.scores.update(rows[here], y[here], None if codes is None else codes[here], n_classes)
+                held.update(rows[here], y[here], None if codes is None else codes[here], n_classes)
         here = known[champion.name]
         if codes is None:
             # Detectors are made for bounded values: one enormous error would deafen them.
@@ -271,6 +277,7 @@ class Contest:
                 }
                 for name, lineage in self._lineages.items()
             },
+            "served": self.served.state(),
             "policy": self._policy.state(),
             "detectors": [detector.state() for detector in self._detectors],
             "acted_at": self._acted_at,
@@ -296,6 +303,7 @@ class Contest:
             )
             for name, row in state["lineages"].items()
         }
+        contest.served = Scores.from_state(state["served"])
         contest._policy = Policy.from_state(config.rollout, state["policy"])
         contest._detectors = [
             build_detector(spec, saved)

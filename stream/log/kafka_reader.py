@@ -87,7 +87,7 @@ class KafkaReader:
             return
         said = self._reach.said
         try:
-            self._consumer.list_topics(self._topic, timeout=PROBE_S)
+            self._consumer.list_topics(self._topic, timeout=min(PROBE_S, self._settings.reach_s))
         except KafkaException:
             raise LogUnavailable(
                 f"reading topic {self._topic}: no broker of {self._settings.servers} answers"
