@@ -4,6 +4,7 @@ machine it was written on, pinned requirements, small documented files."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import subprocess
 import tomllib
@@ -116,9 +117,25 @@ def test_the_rule_takes_words_for_words() -> None:
 
 
 def tracked() -> list[Path]:
-    """The files that git keeps and that are still there."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+    """The files that git keeps and that are still there; without git (an unpacked archive) all files outside
+    of what builds and runs leave behind."""
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        listed = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+    made = re.compile(r"(^|/)(\.(?!ci/|gitignore|dockerignore)[^/]*|__pycache__|dist|secrets)(/|$)")
+    everything = (path for path in ROOT.rglob("*") if path.is_file())
+    return [path for path in everything if not made.search(str(path.relative_to(ROOT)))]
+
+
+def test_without_git_the_same_rules_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_git = set(tracked())
+    assert Path(__file__) in with_git
+    monkeypatch.setenv("PATH", "")
+    found = set(tracked())
+    assert with_git - found <= {path for path in with_git if "secrets" in path.parts}
+    assert not any({".venv", ".git", "__pycache__"} & set(path.parts) for path in found)
 
 
 # Folders of some person's or some build machine's own, and where packages come from.

@@ -215,7 +215,7 @@ def test_ci_runs_the_tests_with_ci_set_and_passes_their_status_on(project: Proje
     (project.folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", project.folder / ".ci/run")
     project.add_python()
-    for name in ("redis-server", "java", "mvn"):
+    for name in ("git", "redis-server", "java", "mvn"):
         project.add_python(name, "#!/bin/sh\n")
     (project.path / "make").unlink()
     project.add_python("make", '#!/bin/sh\necho "make $* CI=$CI"\nexit 3\n')
@@ -231,7 +231,7 @@ def test_ci_goes_on_where_it_cannot_install(project: Project) -> None:
     project.add_python("make", "#!/bin/sh\necho tested\n")
     ran = project.run("bash", ".ci/run")
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines()[0] == "missing: redis-server default-jre-headless maven"
+    assert ran.stdout.splitlines()[0] == "missing: git redis-server default-jre-headless maven"
     assert ran.stdout.splitlines()[-1] == "tested"
 
 
