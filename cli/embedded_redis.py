@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from core.errors import ConfigError, StoreUnavailable
 
@@ -122,7 +124,12 @@ class EmbeddedRedis:
         self.close()
 
     def _client(self) -> redis.Redis:
-        return redis.Redis(unix_socket_path=str(self._socket), socket_timeout=2.0, socket_connect_timeout=2.0)
+        return redis.Redis(
+            unix_socket_path=str(self._socket),
+            socket_timeout=2.0,
+            socket_connect_timeout=2.0,
+            retry=Retry(NoBackoff(), 0),
+        )
 
     def _answers(self) -> bool:
         try:

@@ -23,6 +23,14 @@ NOW_MS = 1_700_000_000_000
 Opener = Callable[[], Log]
 
 
+@pytest.fixture(scope="module")
+def kafka_log(kafka_url: str) -> Iterator[KafkaLog]:
+    """One client for all tests: a new producer takes half a second before its first append."""
+    log = KafkaLog(kafka_url.removeprefix("kafka://"))
+    yield log
+    log.close()
+
+
 @pytest.fixture(
     params=[
         "memory",
@@ -32,15 +40,14 @@ Opener = Callable[[], Log]
 )
 def open_again(request: pytest.FixtureRequest) -> Iterator[Opener]:
     """Opens the log under test; each call is another client of the same log."""
-    kind = request.param
     opened: list[Log] = []
-    if kind == "memory":
+    if request.param == "memory":
         only = MemoryLog(ManualClock(NOW_MS))
 
         def open_it() -> Log:
             return only
 
-    elif kind == "redis":
+    elif request.param == "redis":
         url = request.getfixturevalue("redis_url")
 
         def open_it() -> Log:
@@ -48,9 +55,14 @@ def open_again(request: pytest.FixtureRequest) -> Iterator[Opener]:
             return opened[-1]
 
     else:
+        shared = request.getfixturevalue("kafka_log")
         servers = request.getfixturevalue("kafka_url").removeprefix("kafka://")
+        calls = iter([shared])
 
         def open_it() -> Log:
+            first: Log | None = next(calls, None)
+            if first is not None:
+                return first
             opened.append(KafkaLog(servers))
             return opened[-1]
 
