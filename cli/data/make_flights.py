@@ -5,11 +5,12 @@ python cli/data/make_flights.py path/to/flights.csv.zip
 
 from __future__ import annotations
 
+import bisect
 import datetime
 import heapq
 import sys
 import zipfile
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 
@@ -45,15 +46,14 @@ def recent_mean(groups: Sequence[Hashable], at: IntArray, left: FloatArray, dela
     """For each flight, in the order of `at`: the mean delay of the flights of its group that left in the
     window before `at`, 0 where there were none. `left` and `delay` are NaN for flights that never did."""
     coming: dict[Hashable, list[tuple[float, float]]] = defaultdict(list)
-    recent: dict[Hashable, deque[tuple[float, float]]] = defaultdict(deque)
+    recent: dict[Hashable, list[tuple[float, float]]] = defaultdict(list)
     means = np.zeros(len(at))
     for i, group in enumerate(groups):
         now = int(at[i])
         heap, window = coming[group], recent[group]
         while heap and heap[0][0] < now:
-            window.append(heapq.heappop(heap))
-        while window and window[0][0] < now - _WINDOW_MS:
-            window.popleft()
+            bisect.insort(window, heapq.heappop(heap))  # who left early comes up late
+        del window[: bisect.bisect_left(window, (now - _WINDOW_MS, -np.inf))]
         if window:
             means[i] = sum(d for _, d in window) / len(window)
         if not np.isnan(left[i]):
