@@ -32,43 +32,33 @@ _FLOOR: Final = 1e-100  # of the common factor of all category weights, before i
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scaled(x: float, mean: float, variance: float, scale: float) -> float:
-    if scale == 0.0:
-        return x
-    return (x - mean) / math.sqrt(variance) if variance > 0.0 else 0.0
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _score(
     mode: int,
-    settings: FloatArray,
     X: FloatArray,
     codes: IntArray,
     i: int,
     means: FloatArray,
-    variances: FloatArray,
+    stds: FloatArray,
     weights: FloatArray,  # [numeric features, outputs]
-    category_weights: FloatArray,  # [slots, outputs], each times scalars[SHRINK]
+    category_weights: FloatArray,  # [slots, outputs], each times `shrink`
     bias: FloatArray,
     seen: BoolArray,
-    scalars: FloatArray,
+    shrink: float,
     out: FloatArray,  # row i is written
 ) -> None:
     """Scores of row i; every one finite whatever the weights and values are."""
-    scale, shrink = settings[SCALE], scalars[SHRINK]
     width = out.shape[1]
     known = min(width, bias.shape[0]) if mode == SOFTMAX else 1
     first = 1 if mode == LOGISTIC else 0
     for k in range(known):
-        total = 0.0
+        total = bias[k]
         for j in range(X.shape[1]):
             x = X[i, j]
-            if not math.isnan(x):
-                total += weights[j, k] * _scaled(x, means[j], variances[j], scale)
+            if x == x and stds[j] > 0.0:  # noqa: PLR0124  # NaN: missing
+                total += weights[j, k] * ((x - means[j]) / stds[j])
         for j in range(codes.shape[1]):
             if codes[i, j] >= 0:
                 total += category_weights[codes[i, j], k] * shrink
-        total += bias[k]
         if math.isnan(total):
             total = 0.0
         out[i, first + k] = min(max(total, -_LARGEST), _LARGEST)
@@ -126,9 +116,44 @@ def _gradients(mode: int, y: float, bias: FloatArray, seen: BoolArray, raw: Floa
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _rescale(
+    scale: bool,
+    X: FloatArray,
+    i: int,
+    counts: IntArray,
+    means: FloatArray,
+    variances: FloatArray,
+    work: FloatArray,
+) -> bool:
+    """Works out the scaler as it is after row i, and the row's scaled values (0: missing); False where
+    one is not finite."""
+    finite = True
+    for j in range(X.shape[1]):
+        x = X[i, j]
+        if x != x:  # noqa: PLR0124  # NaN: missing
+            work[3, j] = 0.0
+        elif scale:
+            count = counts[j] + 1.0
+            old = means[j]
+            mean = old + (x - old) / count
+            variance = variances[j] + ((x - old) * (x - mean) - variances[j]) / count
+            std = math.sqrt(variance)
+            scaled = (x - mean) / std if std > 0.0 else 0.0
+            work[0, j], work[1, j], work[2, j], work[3, j] = mean, variance, std, scaled
+            finite &= math.isfinite(mean) and math.isfinite(variance) and math.isfinite(scaled)
+        else:
+            work[3, j] = x
+            finite &= math.isfinite(x)
+    return finite
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _learn(  # noqa: PLR0912  # one pass over the row, in River's order of updates
     mode: int,
-    settings: FloatArray,
+    lr: float,
+    intercept_lr: float,
+    l2: float,
+    scale: bool,
     X: FloatArray,
     codes: IntArray,
     i: int,
@@ -136,94 +161,77 @@ def _learn(  # noqa: PLR0912  # one pass over the row, in River's order of updat
     counts: IntArray,
     means: FloatArray,
     variances: FloatArray,
+    stds: FloatArray,
     weights: FloatArray,
     category_weights: FloatArray,
     bias: FloatArray,
     seen: BoolArray,
     scalars: FloatArray,
-    work: FloatArray,  # [3, numeric features]: new means, new variances, scaled values
+    work: FloatArray,  # [4, numeric features]: new means, variances and deviations, scaled values
     raw: FloatArray,  # [outputs]
-    trial: FloatArray,  # [numeric features, outputs]: new weights
 ) -> bool:
     """One step on row i; False, and nothing changed, where it would leave a non-finite number."""
-    lr, l2, scale = settings[LR], settings[L2], settings[SCALE]
     n, m, outputs = X.shape[1], codes.shape[1], bias.shape[0]
     shrink = scalars[SHRINK]
-    for j in range(n):
-        x = X[i, j]
-        if math.isnan(x):
-            continue
-        if scale != 0.0:
-            count = counts[j] + 1
-            old = means[j]
-            work[0, j] = old + (x - old) / count
-            work[1, j] = variances[j] + ((x - old) * (x - work[0, j]) - variances[j]) / count
-            if not (math.isfinite(work[0, j]) and math.isfinite(work[1, j])):
-                return False
-        work[2, j] = _scaled(x, work[0, j], work[1, j], scale)
-        if not math.isfinite(work[2, j]):
-            return False
+    finite = True
+    if not _rescale(scale, X, i, counts, means, variances, work):
+        return False
     for k in range(outputs):
         total = bias[k]
         for j in range(n):
-            if not math.isnan(X[i, j]):
-                total += weights[j, k] * work[2, j]
+            total += weights[j, k] * work[3, j]
         for j in range(m):
             if codes[i, j] >= 0:
                 total += category_weights[codes[i, j], k] * shrink
         raw[k] = total
     if not _gradients(mode, y, bias, seen, raw):
         return False
-    # All category weights decay at each step, seen in the row or not: one factor for all of them.
+    # All category weights decay at each step, in the row or not: one factor stands for all of them.
     decayed = shrink * (1.0 - lr * l2)
     for k in range(outputs):
         if mode == SOFTMAX and not seen[k] and k != int(y):
             continue
         for j in range(n):
-            if not math.isnan(X[i, j]):
-                trial[j, k] = weights[j, k] - lr * (work[2, j] * raw[k] + l2 * weights[j, k])
-                if not math.isfinite(trial[j, k]):
-                    return False
+            finite &= math.isfinite(weights[j, k] - lr * (work[3, j] * raw[k] + l2 * weights[j, k]))
+        step = m * abs(lr * raw[k] / decayed)  # values of one row may share a slot, hence `m` steps
         for j in range(m):
             if codes[i, j] >= 0:
-                # Two values of a row may share a slot, hence `m` steps.
-                reach = abs(category_weights[codes[i, j], k]) + m * abs(lr * raw[k] / decayed)
-                if not math.isfinite(reach):
-                    return False
-    for j in range(n):
-        if math.isnan(X[i, j]):
+                finite &= math.isfinite(abs(category_weights[codes[i, j], k]) + step)
+    if not finite:
+        return False
+    for k in range(outputs):
+        if mode == SOFTMAX and not seen[k] and k != int(y):
             continue
-        if scale != 0.0:
-            counts[j] += 1
-            means[j] = work[0, j]
-            variances[j] = work[1, j]
-        for k in range(outputs):
-            if mode != SOFTMAX or seen[k] or k == int(y):
-                weights[j, k] = trial[j, k]
-    for j in range(m):
-        if codes[i, j] >= 0:
-            for k in range(outputs):
-                if mode != SOFTMAX or seen[k] or k == int(y):
-                    category_weights[codes[i, j], k] -= lr * raw[k] / decayed
-    scalars[SHRINK] = decayed
+        for j in range(n):
+            if not math.isnan(X[i, j]):
+                weights[j, k] -= lr * (work[3, j] * raw[k] + l2 * weights[j, k])
+        step = lr * raw[k] / decayed
+        for j in range(m):
+            if codes[i, j] >= 0:
+                category_weights[codes[i, j], k] -= step
+    if scale:
+        for j in range(n):
+            if not math.isnan(X[i, j]):
+                counts[j] += 1
+                means[j], variances[j], stds[j] = work[0, j], work[1, j], work[2, j]
     if decayed < _FLOOR:
         category_weights[:, :] *= decayed
-        scalars[SHRINK] = 1.0
+        decayed = 1.0
+    scalars[SHRINK] = decayed
     if mode == SOFTMAX:
         seen[int(y)] = True
     else:
-        bias[0] -= settings[INTERCEPT_LR] * raw[0]
+        bias[0] -= intercept_lr * raw[0]
     return True
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def predict(
     mode: int,
-    settings: FloatArray,
     X: FloatArray,
     codes: IntArray,
     means: FloatArray,
-    variances: FloatArray,
+    stds: FloatArray,
     weights: FloatArray,
     category_weights: FloatArray,
     bias: FloatArray,
@@ -234,8 +242,8 @@ def predict(
     """Scores of all rows into `out`."""
     for i in range(X.shape[0]):
         _score(
-            mode, settings, X, codes, i, means, variances, weights, category_weights, bias, seen, scalars, out
-        )
+            mode, X, codes, i, means, stds, weights, category_weights, bias, seen, scalars[SHRINK], out
+        )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -251,6 +259,7 @@ def interleave(
     counts: IntArray,
     means: FloatArray,
     variances: FloatArray,
+    stds: FloatArray,
     weights: FloatArray,
     category_weights: FloatArray,
     bias: FloatArray,
@@ -259,23 +268,22 @@ def interleave(
     out: FloatArray,
 ) -> None:
     """`order[t]` False: scores the next event into `out`; True: learns the next example."""
-    n, outputs = X.shape[1], bias.shape[0]
-    work = np.zeros((3, n))
-    raw = np.zeros(outputs)
-    trial = np.zeros((n, outputs))
+    work = np.zeros((4, X.shape[1]))
+    raw = np.zeros(bias.shape[0])
     event = example = 0
     for t in range(order.shape[0]):
         if order[t]:
             learned = _learn(
-                mode, settings, X_examples, codes_examples, example, y[example], counts, means, variances,
-                weights, category_weights, bias, seen, scalars, work, raw, trial,
+                mode, settings[LR], settings[INTERCEPT_LR], settings[L2], settings[SCALE] != 0.0,
+                X_examples, codes_examples, example, y[example], counts, means, variances, stds, weights,
+                category_weights, bias, seen, scalars, work, raw,
             )  # fmt: skip
             if not learned:
                 scalars[REFUSED] += 1.0
             example += 1
         else:
             _score(
-                mode, settings, X, codes, event, means, variances, weights, category_weights, bias, seen,
-                scalars, out,
+                mode, X, codes, event, means, stds, weights, category_weights, bias, seen,
+                scalars[SHRINK], out,
             )  # fmt: skip
             event += 1

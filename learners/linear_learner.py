@@ -79,7 +79,6 @@ class LinearLearner:
             [chosen["lr"], chosen["intercept_lr"], chosen["l2"], chosen["scale"]], dtype=np.float64
         )
         numbers, categories, cap = len(schema.numeric), len(schema.categories), int(chosen["max_categories"])
-        self._no_codes = np.empty((0, 0), dtype=np.int64)
         self._categories = categories
         if state is None:
             outputs = 0 if self._mode == kernels.SOFTMAX else 1
@@ -94,6 +93,8 @@ class LinearLearner:
             self._scalars = np.array([1.0, 0.0])
         else:
             self._restore(state, numbers, categories, cap)
+        # Without scaling, values pass as they are: mean 0, deviation 1.
+        self._stds = np.sqrt(self._variances) if chosen["scale"] else np.ones(numbers)
 
     @property
     def refused(self) -> int:
@@ -110,11 +111,10 @@ class LinearLearner:
         out = np.empty((len(batch.ids), self._width(batch.n_classes)))
         kernels.predict(
             self._mode,
-            self._settings,
             _plain(batch.X),
             self._vocabulary.known(batch.objects) if self._categories else _no_codes(len(batch.ids)),
             self._means,
-            self._variances,
+            self._stds,
             self._weights,
             self._category_weights,
             self._bias,
@@ -244,6 +244,7 @@ class LinearLearner:
             self._counts,
             self._means,
             self._variances,
+            self._stds,
             self._weights,
             self._category_weights,
             self._bias,

@@ -33,7 +33,8 @@ def build(
         if config.kind == "linear":
             return LinearLearner(settings, schema, task, state)
         if config.kind == "river":
-            return _river().RiverLearner(settings, schema, task, seed, state)
+            made: Learner = _river().RiverLearner(settings, schema, task, seed, state)
+            return made
         return _factory(config.kind)(settings, schema, task, seed, state)
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         if state is None:
@@ -48,7 +49,8 @@ def check(config: LearnerConfig, schema: Schema, task: Task) -> list[str]:
     if config.kind == "linear":
         return linear_learner.check(settings, schema)
     if config.kind == "river":
-        return _river().check(settings, schema, task)
+        found: list[str] = _river().check(settings, schema, task)
+        return found
     try:
         _factory(config.kind)
     except ConfigError as error:

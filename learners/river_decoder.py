@@ -12,6 +12,7 @@ import numpy as np
 
 from core.errors import CorruptSnapshot
 from core.plain import Plain
+from learners.river_parts import Ordered
 from learners.river_registry import METHODS, resolve
 
 MAX_NODES: Final = 20_000_000
@@ -88,6 +89,8 @@ class Decoder:
                 return collections.deque(maxlen=maxlen)
             case ["set", _]:
                 return set()
+            case ["ordered_set", _]:
+                return Ordered()
             case ["tuple", values]:
                 return tuple(self._values(values))
             case ["frozenset", values]:
@@ -104,6 +107,8 @@ class Decoder:
                 return getattr(self._value(owner), name)
             case ["array", np.ndarray() as array]:
                 return array.copy()
+            case ["columns", np.ndarray() as array]:
+                return array.copy().T
             case ["scalar", np.ndarray() as array]:
                 return array[0]
             case ["random", version, bytes(words), gauss]:
@@ -150,6 +155,8 @@ class Decoder:
                 made.extend(self._values(values))
             case ["set", values]:
                 made.update(self._values(values))
+            case ["ordered_set", values]:
+                made.update(dict.fromkeys(self._values(values)))
             case ["dict" | "ordered" | "counter" | "default", *_, keys, values]:
                 for key, value in zip(self._values(keys), self._values(values), strict=True):
                     dict.__setitem__(made, key, value) if type(made) is dict else made.__setitem__(key, value)

@@ -15,6 +15,7 @@ import numpy as np
 
 from core.errors import ConfigError
 from core.plain import Plain
+from learners.river_parts import Ordered
 from learners.river_registry import METHODS, name_of
 
 _ATOMS = frozenset({bool, int, float, str, bytes, type(None)})
@@ -101,6 +102,12 @@ class Encoder:
             self._value(raw),
         ]
 
+    def _array(self, value: np.ndarray[Any, Any]) -> Plain:
+        # River updates matrices in place through BLAS, which works on columns: the layout is state.
+        if value.flags.f_contiguous and not value.flags.c_contiguous:
+            return ["columns", self._numeric(value.T)]
+        return ["array", self._numeric(value)]
+
     def _numeric(self, array: np.ndarray[Any, Any]) -> Plain:
         if array.dtype.kind not in "biuf":
             raise ConfigError(f"a River model with an array of {array.dtype} cannot be saved")
@@ -154,6 +161,7 @@ _BY_TYPE: dict[type, Callable[[Encoder, Any], Plain]] = {
     dict: lambda e, v: e._dict("dict", v),
     set: lambda e, v: e._set("set", v),
     frozenset: lambda e, v: e._set("frozenset", v),
+    Ordered: lambda e, v: ["ordered_set", e._values(v)],
     collections.OrderedDict: lambda e, v: e._dict("ordered", v),
     collections.Counter: lambda e, v: e._dict("counter", v),
     collections.defaultdict: lambda e, v: e._dict("default", v, e._value(v.default_factory)),
@@ -163,7 +171,7 @@ _BY_TYPE: dict[type, Callable[[Encoder, Any], Plain]] = {
     random.Random: Encoder._random,
     np.random.Generator: Encoder._generator,
     np.random.RandomState: Encoder._random_state,
-    np.ndarray: lambda e, v: ["array", e._numeric(v)],
+    np.ndarray: Encoder._array,
 }
 
 

@@ -1,5 +1,6 @@
-"""River transformers that the configuration's words build: selectors, and scalers that never change while
-they transform (River's own keep an empty entry for each unseen feature that they are asked about)."""
+"""Parts that stand in River models for River's own: selectors behind the configuration's words, and versions
+of three River classes that give the same results but depend on nothing outside the model (the order of a
+set of strings differs from process to process) and leave no trace of being asked."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from collections.abc import Hashable
 from typing import Any
 
 from river import base, preprocessing
+from river.tree.nodes import efdtc_nodes, htc_nodes
+from river.tree.splitter.nominal_splitter_classif import NominalSplitterClassif
 
-__all__ = ["SelectKind", "SelectNames", "StandardScaler"]
+__all__ = ["NominalSplitter", "Ordered", "Select", "SelectKind", "SelectNames", "StandardScaler"]
 
 _KINDS: dict[str, tuple[type, ...]] = {"numeric": (int, float), "category": (str,)}
 
@@ -21,6 +24,14 @@ class SelectNames(base.Transformer):
 
     def transform_one(self, x: dict[Hashable, Any]) -> dict[Hashable, Any]:
         return {name: x[name] for name in self.names if name in x}
+
+
+class Select(SelectNames):
+    """River's `compose.Select`, but in the order given, and rows may lack a feature."""
+
+    def __init__(self, *keys: str) -> None:
+        super().__init__(list(keys))
+        self.keys = keys
 
 
 class SelectKind(base.Transformer):
@@ -50,3 +61,31 @@ class StandardScaler(preprocessing.StandardScaler):
             name: (value - mean(name, 0.0)) / v**0.5 if (v := variances(name, 0.0)) else 0.0
             for name, value in x.items()
         }
+
+
+class Ordered(dict[Any, None]):
+    """A set that keeps the order in which its members came, as far as a splitter uses one."""
+
+    def add(self, member: Any) -> None:
+        self[member] = None
+
+
+class NominalSplitter(NominalSplitterClassif):
+    """River's splitter for categories. Of equally good splits it takes the value that came first, where
+    River takes whichever its set yields first; and asking for a class that it has not met adds nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._att_values: Any = Ordered()
+
+    def cond_proba(self, att_val: Any, target_val: Any) -> float:
+        """The share of a value among a class's values."""
+        if target_val not in self._att_dist_per_class:
+            return 0.0
+        share: float = super().cond_proba(att_val, target_val)  # type: ignore[no-untyped-call]
+        return share
+
+
+# River's leaves make their splitters by these two names: the only way in, short of a copy of every leaf.
+for _nodes in (htc_nodes, efdtc_nodes):
+    _nodes.NominalSplitterClassif = NominalSplitter  # type: ignore[attr-defined]

@@ -116,8 +116,8 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
         return list(a) == list(b) and all(map(same, a.values(), b.values()))
     if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-    return bool(a == b) or bool(a != a and b != b)  # noqa: PLR0124  # NaN
+        return bool(a.dtype == b.dtype) and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return repr(a) == repr(b)  # NaN equals itself, and 0.0 is not -0.0
 
 
 def _culprit(error: Exception) -> str:

@@ -44,6 +44,10 @@ _FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
         "EBSTNode._update_estimator_multivariate",
         "EBSTNode._update_estimator_univariate",
     ),
+    "river.tree.splitter.nominal_splitter_reg": (
+        "NominalSplitterReg._update_estimator_multivariate",
+        "NominalSplitterReg._update_estimator_univariate",
+    ),
     "river.utils.math": ("minkowski_distance",),
 }
 # Methods that River keeps as values, always of an object in the same state.

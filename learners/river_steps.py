@@ -38,8 +38,11 @@ PACKAGES: Final = (
     "stats",
     "tree",
 )
-# Classes that riverrun builds in River's place: the same results, pure while predicting.
-_INSTEAD: Final[dict[str, type]] = {"preprocessing.StandardScaler": river_parts.StandardScaler}
+# What stands in River's place (see river_parts).
+_INSTEAD: Final[dict[str, type]] = {
+    "compose.Select": river_parts.Select,
+    "preprocessing.StandardScaler": river_parts.StandardScaler,
+}
 _NAME = re.compile(r"[a-z]\w*(\.[a-z]\w*)*\.[A-Z]\w*")
 _WORDS: Final = ("union", "select", "pipeline")
 

@@ -43,14 +43,19 @@ class Vocabulary:
 
     def known(self, objects: ObjectArray) -> IntArray:
         """Slots [n, features] of values to predict from; -1: missing or never learned."""
-        codes = self._codes(objects)
         if self.full:
-            self._share(codes, objects)
-        return np.maximum(codes, _MISSING)
+            codes = self._codes(objects, _UNKNOWN)
+            for i, j in np.argwhere(codes == _UNKNOWN).tolist():
+                codes[i, j] = _hashed(j, objects[i, j])
+            return codes
+        if len(objects) == 1:  # a request: array operations would take longer than the look-ups
+            row = objects[0].tolist()
+            return np.array([[known.get(v, _MISSING) for known, v in zip(self._maps, row, strict=True)]])
+        return self._codes(objects, _MISSING)
 
     def learned(self, objects: ObjectArray) -> IntArray:
         """Slots [n, features] of values about to be learned, new ones added row by row."""
-        codes = self._codes(objects)
+        codes = self._codes(objects, _UNKNOWN)
         for i, j in np.argwhere(codes == _UNKNOWN).tolist():
             value = objects[i, j]
             slot = self._maps[j].get(value)
@@ -77,16 +82,12 @@ class Vocabulary:
             "overflowed": self.overflowed,
         }
 
-    def _codes(self, objects: ObjectArray) -> IntArray:
+    def _codes(self, objects: ObjectArray, unknown: int) -> IntArray:
         codes = np.empty((len(objects), len(self._maps)), dtype=np.int64)
         for j, known in enumerate(self._maps):
             get = known.get
-            codes[:, j] = [get(value, _UNKNOWN) for value in objects[:, j].tolist()]
+            codes[:, j] = [get(value, unknown) for value in objects[:, j].tolist()]
         return codes
-
-    def _share(self, codes: IntArray, objects: ObjectArray) -> None:
-        for i, j in np.argwhere(codes == _UNKNOWN).tolist():
-            codes[i, j] = _hashed(j, objects[i, j])
 
 
 def _hashed(feature: int, value: str) -> int:
