@@ -56,7 +56,7 @@ def guess_config(
     for option, column in (("--ts", ts), ("--label-ts", label_ts)):
         if column is not None:
             _check_times(path, table, option, column)
-    columns = profile(table)
+    columns = profile(table, [c for c in table.columns if c not in (ts, label_ts)])
     if id_column is not None:
         _check_ids(path, columns[id_column])
     guess = guess_label(path, table, columns[label], cast("Task | None", task))
@@ -73,17 +73,20 @@ def guess_config(
 
 
 def _check_times(path: Path, table: Table, option: str, column: str) -> None:
+    known = unreadable = 0
+    example = ""
     for rows in table.batches([column]):
         times = to_times(rows.columns[column])
-        if times.raw and not times.known.any():
-            example = str(next(iter(times.raw.values())))[:40]
-            raise ConfigError(
-                f'{path}: {option}: "{column}" holds no times (RFC 3339, dates, or epoch milliseconds), '
-                f"for example {example!r}"
-            )
-        if times.known.any():
-            return
-    raise ConfigError(f'{path}: {option}: "{column}" is empty')
+        known += int(times.known.sum())
+        unreadable += len(times.raw)
+        example = example or str(next(iter(times.raw.values()), ""))[:40]
+    if unreadable > known:
+        raise ConfigError(
+            f'{path}: {option}: "{column}" holds no times (RFC 3339, dates, or epoch milliseconds), '
+            f"for example {example!r}"
+        )
+    if not known:
+        raise ConfigError(f'{path}: {option}: "{column}" is empty')
 
 
 def _check_ids(path: Path, column: ColumnProfile) -> None:
@@ -111,7 +114,7 @@ def _text(
     rows = max((c.rows for c in columns.values()), default=0)
     truth = columns[str(label)]
     lines = [
-        f"# Guessed from {_comment(path.name)}: {rows} rows, {len(columns)} columns.",
+        f"# Guessed from {_comment(path.name)}: {rows} rows.",
         "# Try it:  riverrun backtest FILE -c THIS_FILE",
         "",
         f"[models.{model}]",

@@ -79,6 +79,6 @@ def _guess_text(column: ColumnProfile, mark: str) -> FeatureGuess:
     if column.distinct > _MOST_CATEGORIES:
         return FeatureGuess(name, spec, f"more than {_MOST_CATEGORIES} different texts")
     if column.kinds & {"int", "float"} and column.texts <= _STRAYS * column.present and column.distinct > 50:
-        note = f"{column.texts} cells hold other texts: those rows will be refused"
+        note = f"other texts in {column.texts} cells: those rows will be refused"
         return FeatureGuess(name, f"float{mark}", note=note)
     return FeatureGuess(name, spec)

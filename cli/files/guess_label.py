@@ -41,15 +41,17 @@ def guess_label(path: Path, table: Table, column: ColumnProfile, task: Task | No
         raise ConfigError(f"{where}: holds lists or objects, which are no labels")
     if column.text and column.times == column.present:
         raise ConfigError(f"{where}: holds times, which are no labels")
-    chosen, why = (task, "as asked for") if task is not None else _task(where, column)
+    # Texts are classes as they are written: "01" is not "1".
+    texts = _values(table, column) if column.text else None
+    n = column.distinct if texts is None else len(texts)
+    chosen, why = (task, "as asked for") if task is not None else _task(where, column, n)
     if chosen == "regression":
         if not column.numeric:
             raise ConfigError(f"{where}: holds texts; regression needs numbers")
         return LabelGuess(chosen, None, why)
-    if chosen == "binary" and column.distinct != 2:
+    if chosen == "binary" and n != 2:
         raise ConfigError(
-            f"{where}: holds {column.distinct} different values; a binary task needs two, "
-            "`--task multiclass` takes more"
+            f"{where}: holds {n} different values; a binary task needs two, `--task multiclass` takes more"
         )
     if column.distinct > MOST_CLASSES:
         raise ConfigError(
@@ -58,8 +60,7 @@ def guess_label(path: Path, table: Table, column: ColumnProfile, task: Task | No
     return LabelGuess(chosen, _classes(where, table, column, chosen), why)
 
 
-def _task(where: str, column: ColumnProfile) -> tuple[Task, str]:
-    n = column.distinct
+def _task(where: str, column: ColumnProfile, n: int) -> tuple[Task, str]:
     if n == 2:
         return "binary", "two values"
     if column.kinds == {"bool"}:
@@ -84,25 +85,32 @@ def _task(where: str, column: ColumnProfile) -> tuple[Task, str]:
     )
 
 
-def _classes(where: str, table: Table, column: ColumnProfile, task: Task) -> list[LabelValue] | None:
-    """Sorted; None for true and false, which need not be written down."""
-    values: set[Any] = set()
+def _values(table: Table, column: ColumnProfile) -> list[Any]:
+    """The different labels as they will be sent; of far too many, some."""
+    values: set[tuple[type, Any]] = set()
     for rows in table.batches([column.name]):
         values.update((type(v), v) for v in to_cells(rows.columns[column.name], "label") if v is not None)
-    plain = [value for _, value in values]
-    if all(isinstance(v, str) for v in plain):
-        words = {v.strip().casefold() for v in plain}
+        if len(values) > 2 * MOST_CLASSES:
+            break
+    return [value for _, value in values]
+
+
+def _classes(where: str, table: Table, column: ColumnProfile, task: Task) -> list[LabelValue] | None:
+    """Sorted; None for true and false, which need not be written down."""
+    values = _values(table, column)
+    if all(isinstance(v, str) for v in values):
+        words = {v.strip().casefold() for v in values}
         if task == "binary" and words == {"true", "false"}:
             return None
-        if column.numeric:
-            return _whole_numbers(where, column)
-        return sorted(plain)
-    if all(isinstance(v, bool) for v in plain):
+        return _whole_numbers(where, column) if column.numeric else sorted(values)
+    if all(isinstance(v, bool) for v in values):
         return None if task == "binary" else [False, True]
     return _whole_numbers(where, column)
 
 
 def _whole_numbers(where: str, column: ColumnProfile) -> list[LabelValue]:
+    if not column.numeric:
+        raise ConfigError(f"{where}: holds values of several types, which make no classes")
     if column.values is None or not all(float(v).is_integer() for v in column.values):
         raise ConfigError(
             f"{where}: holds numbers with fractions, which are no classes; `--task regression`?"

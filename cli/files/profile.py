@@ -65,6 +65,9 @@ class ColumnProfile:
     def add(self, column: Column) -> None:
         """The next cells of the column."""
         self.rows += len(column)
+        if not isinstance(column, list) and pa.types.is_temporal(column.type):
+            self._add_times(column)
+            return
         if self.increasing:
             self._look_at_order(column)
         seen: dict[tuple[type, Any], int] = {}
@@ -80,6 +83,16 @@ class ColumnProfile:
         for (type_, value), count in seen.items():
             self._look_at(type_, value, count)
         self._count(seen)
+
+    def _add_times(self, column: pa.Array) -> None:
+        """Times by their type need no looking at."""
+        present = len(column) - column.null_count
+        self.missing += column.null_count
+        self.increasing = False
+        self.kinds.add("text")
+        self.texts += present
+        self.times += present
+        self._count({(int, t): 1 for t in pc.unique(column.drop_null().view(_bits(column))).to_pylist()})
 
     def _look_at_order(self, column: Column) -> None:
         numbers = to_cells(column, "int")
@@ -122,6 +135,10 @@ class ColumnProfile:
             self.distinct_capped = self.distinct > _MOST_HASHES
         if self.distinct_capped:
             self._hashes = set()
+
+
+def _bits(column: pa.Array) -> pa.DataType:
+    return pa.int64() if column.type.bit_width == 64 else pa.int32()
 
 
 def _counted(column: Column) -> Iterable[tuple[Any, int]]:
