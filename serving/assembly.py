@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from core.errors import CorruptSnapshot, NotReady
 from core.rollout import Assignment, Role, Rollout
@@ -16,9 +16,12 @@ Count = Callable[[str, str], None]  # (model, outcome) of one load
 class Assembler:
     """Makes each `Served` from a rollout and the one before. Used by one thread."""
 
-    def __init__(self, store: SnapshotStore, build_learner: Build, count: Count) -> None:
+    def __init__(
+        self, store: SnapshotStore, build_learner: Build, factories: Collection[str], count: Count
+    ) -> None:
         self._store = store
         self._build = build_learner
+        self._factories = frozenset(factories)
         self._count = count
         self._interfaces: dict[str, tuple[tuple[str, str], Interface]] = {}
 
@@ -31,12 +34,13 @@ class Assembler:
         at_hand = {} if old is None else {(x.lineage, x.version): x for _, x in old.filled()}
         champion = self._get(model, rollout.champion, at_hand)
         problems: dict[str, str] = {}
+        retry = False
         roles: dict[Role, list[Loaded]] = {"canary": [], "shadow": []}
         for role, assignment in rollout.assigned()[1:]:
             try:
                 loaded = self._get(model, assignment, at_hand)
             except Exception as error:  # whatever it is, it must not keep the champion from serving
-                problems[role] = str(error)
+                problems[role], retry = str(error), True
                 before = _same(old, role, assignment.lineage)
                 if before is None:
                     continue
@@ -55,6 +59,7 @@ class Assembler:
             canary_share=0.0 if canary is None else rollout.canary_share,
             shadows=tuple(roles["shadow"]),
             problems=problems,
+            retry=retry,
         )
 
     def _get(self, model: str, assignment: Assignment, at_hand: dict[tuple[str, int], Loaded]) -> Loaded:
@@ -64,7 +69,7 @@ class Assembler:
         try:
             # One part, not the whole version: the fold's state is large and none of a predictor's business.
             snapshot = self._store.load(model, assignment.version, [f"learner/{assignment.lineage}"])
-            loaded = load(snapshot, assignment.lineage, self._build)
+            loaded = load(snapshot, assignment.lineage, self._build, self._factories)
         except Exception as error:
             self._count(model, "corrupt" if isinstance(error, CorruptSnapshot) else "failed")
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,6 @@ from core.plain import State, objects
 from core.rollout import Role
 from core.schema import Schema, Task
 from learners.learner import Learner
-from learners.registry import build
 from serving.interface import Interface
 from snapshots import codec
 from snapshots.store import Snapshot
@@ -55,6 +54,7 @@ class Served:
     canary_share: float = 0.0
     shadows: tuple[Loaded, ...] = ()
     problems: dict[str, str] = field(default_factory=dict)  # role -> why it isn't as assigned
+    retry: bool = False  # whether loading again may help
 
     def filled(self) -> Iterator[tuple[Role, Loaded]]:
         """Every role that is filled, champion first."""
@@ -65,43 +65,49 @@ class Served:
             yield "shadow", shadow
 
 
-def load(snapshot: Snapshot, lineage: str, build_learner: Build = build) -> Loaded:
-    """The lineage out of a snapshot that holds its part. Raises CorruptSnapshot where the manifest is not
-    one this code reads, where it does not fit together, or where the learner does not come to life."""
-    manifest = snapshot.manifest
-    what = f"{snapshot.model} version {snapshot.version}"
-    if manifest.get("format") != FORMAT:
-        raise CorruptSnapshot(f"{what}: format {manifest.get('format')!r}, this code reads format {FORMAT}")
+def load(snapshot: Snapshot, lineage: str, build_learner: Build, factories: Collection[str]) -> Loaded:
+    """The lineage out of a snapshot that holds its part. A learner of a factory kind ("module:function")
+    is built only where `factories` names it: a snapshot must not choose what code runs here. Raises
+    CorruptSnapshot where the manifest is not one this code reads, where it does not fit together, or
+    where the learner does not come to life."""
     try:
-        if manifest["model"] != snapshot.model:
-            raise CorruptSnapshot(f"{what}: a manifest of {manifest['model']!r}")
-        schema = Schema.from_state(manifest["schema"])
-        if schema.digest() != manifest["schema_digest"]:
-            raise CorruptSnapshot(f"{what}: the schema does not match its digest")
-        if lineage not in manifest["lineages"]:
-            raise CorruptSnapshot(f"{what}: no lineage {lineage!r}")
-        state = codec.decode(snapshot.parts[manifest["lineages"][lineage]["part"]])
-        config = LearnerConfig(**manifest["learner"])
-        learner = build_learner(config, schema, manifest["task"], manifest["seed"], state)
-        loaded = Loaded(
-            lineage=lineage,
-            version=snapshot.version,
-            learner=learner,
-            manifest=manifest,
-            task=manifest["task"],
-            schema_digest=manifest["schema_digest"],
-            classes=tuple(manifest["classes"] or ()),
-            names=tuple(class_name(value) for value in manifest["classes"] or ()),
-            created_at_ms=manifest["created_at_ms"],
-            trained_through=rfc3339(manifest["trained_through_ms"])
-            if manifest["trained_through_ms"]
-            else None,
-        )
-        warm(loaded, schema)
-    except CorruptSnapshot:
-        raise
+        return _load(snapshot, lineage, build_learner, factories)
     except Exception as error:  # whatever a learner raises on a state that is not its own
-        raise CorruptSnapshot(f"{what}, lineage {lineage!r}: {type(error).__name__}: {error}") from error
+        kind = "" if isinstance(error, CorruptSnapshot) else f"{type(error).__name__}: "
+        what = f"{snapshot.model} version {snapshot.version}, lineage {lineage!r}"
+        raise CorruptSnapshot(f"{what}: {kind}{error}") from error
+
+
+def _load(snapshot: Snapshot, lineage: str, build_learner: Build, factories: Collection[str]) -> Loaded:
+    manifest = snapshot.manifest
+    if manifest.get("format") != FORMAT:
+        raise CorruptSnapshot(f"format {manifest.get('format')!r}, this code reads format {FORMAT}")
+    if manifest["model"] != snapshot.model:
+        raise CorruptSnapshot(f"a manifest of {manifest['model']!r}")
+    schema = Schema.from_state(manifest["schema"])
+    if schema.digest() != manifest["schema_digest"]:
+        raise CorruptSnapshot("the schema does not match its digest")
+    if lineage not in manifest["lineages"]:
+        raise CorruptSnapshot(f"lineages {sorted(manifest['lineages'])} only")
+    config = LearnerConfig(**manifest["learner"])
+    if ":" in config.kind and config.kind not in factories:
+        raise CorruptSnapshot(f"learner kind {config.kind!r} is not among those configured here")
+    state = codec.decode(snapshot.parts[manifest["lineages"][lineage]["part"]])
+    classes = tuple(manifest["classes"] or ())
+    through_ms = manifest["trained_through_ms"]
+    loaded = Loaded(
+        lineage=lineage,
+        version=snapshot.version,
+        learner=build_learner(config, schema, manifest["task"], manifest["seed"], state),
+        manifest=manifest,
+        task=manifest["task"],
+        schema_digest=manifest["schema_digest"],
+        classes=classes,
+        names=tuple(class_name(value) for value in classes),
+        created_at_ms=manifest["created_at_ms"],
+        trained_through=rfc3339(through_ms) if through_ms else None,
+    )
+    warm(loaded, schema)
     return loaded
 
 
@@ -126,9 +132,7 @@ def warm(loaded: Loaded, schema: Schema) -> None:
     scores = loaded.learner.predict(batch).scores
     width = 1 if loaded.task == "regression" else len(loaded.classes)
     if scores.shape != (1, width) or not np.isfinite(scores).all():
-        raise CorruptSnapshot(
-            f"version {loaded.version}, lineage {loaded.lineage!r}: answers a plain row with {scores!r}"
-        )
+        raise CorruptSnapshot(f"it answers a plain row with {scores.tolist()}")
 
 
 def class_name(value: Any) -> str:

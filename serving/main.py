@@ -7,7 +7,7 @@ import gc
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import uvicorn
 from prometheus_client import CollectorRegistry
@@ -43,17 +43,25 @@ class PredictionServer:
         body_timeout_s: float = 10.0,
         drain_s: int = 10,
         max_connections: int = 2_000,
+        keep_alive_s: int = 30,
         jitter_s: float = 0.05,
         registry: CollectorRegistry | None = None,
         clock: Clock | None = None,
         build_learner: Build = build,
+        factories: Collection[str] = (),
     ) -> None:
         clock = clock or SystemClock()
         registry = registry if registry is not None else CollectorRegistry()
         metrics = ServingMetrics()
         metrics.register(registry)
         self.cache = ModelCache(
-            store, models, metrics, clock=clock, jitter_s=jitter_s, build_learner=build_learner
+            store,
+            models,
+            metrics,
+            clock=clock,
+            jitter_s=jitter_s,
+            build_learner=build_learner,
+            factories=factories,
         )
         self._mirror = Mirror(metrics)
         self._app = HttpApp(
@@ -81,7 +89,7 @@ class PredictionServer:
                 server_header=False,
                 proxy_headers=False,
                 limit_concurrency=max_connections,
-                timeout_keep_alive=30,
+                timeout_keep_alive=keep_alive_s,
                 timeout_graceful_shutdown=drain_s,
             )
         )
@@ -117,12 +125,21 @@ def run_server(
     host: str = "127.0.0.1",
     port: int = 8400,
     max_body_bytes: int = 1_000_000,
+    factories: Collection[str] = (),
     registry: CollectorRegistry | None = None,
     on_listening: Callable[[str, int], None] | None = None,
 ) -> None:
-    """Runs a predictor in this thread until SIGTERM or SIGINT. See PredictionServer."""
+    """Runs a predictor in this thread until SIGTERM or SIGINT. `factories`: the learner kinds
+    "module:function" that snapshots may ask for, from the configuration. See PredictionServer."""
     server = PredictionServer(
-        store, models, append, host=host, port=port, max_body_bytes=max_body_bytes, registry=registry
+        store,
+        models,
+        append,
+        host=host,
+        port=port,
+        max_body_bytes=max_body_bytes,
+        factories=factories,
+        registry=registry,
     )
     server.run(on_listening)
 

@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from core.clock import Clock, SystemClock
 from core.errors import NotReady, RiverrunError, UnknownModel
@@ -42,6 +42,7 @@ class ModelCache:
         jitter_s: float = 0.05,
         rng: random.Random | None = None,
         build_learner: Build = build,
+        factories: Collection[str] = (),
     ) -> None:
         self.models = tuple(models)
         self._store = store
@@ -49,7 +50,7 @@ class ModelCache:
         self._clock = clock or SystemClock()
         self._jitter_s = jitter_s  # many predictors are told at once; they need not all read at once
         self._rng = rng or random.Random()
-        self._assembler = Assembler(store, build_learner, self._count)
+        self._assembler = Assembler(store, build_learner, factories, self._count)
         self._served: dict[str, Served] = {}
         self._wanted: dict[str, Rollout] = {}
         self._failed: dict[str, tuple[int, int, float]] = {}  # model -> revision, failures, next try
@@ -143,7 +144,7 @@ class ModelCache:
     def _due(self) -> tuple[list[str], float | None]:
         due: list[str] = []
         wait_s: float | None = None
-        now = self._clock.monotonic_s()
+        now = time.monotonic()
         for model, rollout in self._wanted.items():
             served, failed = self._served.get(model), self._failed.get(model)
             if failed is not None and failed[0] == rollout.revision:
@@ -162,25 +163,22 @@ class ModelCache:
         try:
             new = self._assembler.assemble(model, rollout, old)
         except Exception as error:
-            if not isinstance(error, RiverrunError):
-                _log.exception("%s: revision %d cannot be loaded", model, rollout.revision)
-            problems = {"champion": str(error)}
+            problems, retry = {"champion": f"{type(error).__name__}: {error}"}, True
             self._reasons[model] = f"revision {rollout.revision} cannot be loaded: {error}"
         else:
-            problems = new.problems
+            problems, retry = new.problems, new.retry
             self._served[model] = new  # the swap: one assignment, seen by all threads as a whole
         self._metrics.load_seconds[model] += time.perf_counter() - started
-        if not problems:
-            self._failed.pop(model, None)
-            return
-        before = self._failed.get(model)
-        failures = before[1] + 1 if before is not None and before[0] == rollout.revision else 1
-        wait_s = min(RETRY_S[0] * 2.0 ** (failures - 1), RETRY_S[1])
-        self._failed[model] = (rollout.revision, failures, self._clock.monotonic_s() + wait_s)
+        before = self._failed.pop(model, None)
+        failures = before[1] if before is not None and before[0] == rollout.revision else 0
         for role, problem in problems.items():
-            _log.warning(
-                "%s: the %s of revision %d does not serve: %s", model, role, rollout.revision, problem
+            level = logging.DEBUG if failures else logging.WARNING  # told once
+            _log.log(
+                level, "%s: the %s of revision %d does not serve: %s", model, role, rollout.revision, problem
             )
+        if retry:
+            wait_s = min(RETRY_S[0] * 2.0**failures, RETRY_S[1])
+            self._failed[model] = (rollout.revision, failures + 1, time.monotonic() + wait_s)
 
     def _count(self, model: str, outcome: str) -> None:
         self._metrics.loads[model, outcome] += 1

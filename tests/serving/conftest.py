@@ -84,9 +84,9 @@ class World:
         )
         return learner
 
-    def manifest(self, lineages: Sequence[str], **changes: Any) -> dict[str, Any]:
+    def manifest(self, lineages: Sequence[str]) -> dict[str, Any]:
         schema = self.schema
-        manifest = {
+        return {
             "format": 1,
             "model": self.model,
             "created_at_ms": T0,
@@ -120,14 +120,13 @@ class World:
             "counters": {"events": 60},
             "lag": {},
         }
-        return {**manifest, **changes}
 
     def publish(self, learners: dict[str, Any] | None = None, **changes: Any) -> int:
         """A version that holds these lineages' learners ("a": seed 0)."""
         learners = learners if learners is not None else {"a": self.train(0)}
         parts = {f"learner/{name}": codec.encode(learner.state()) for name, learner in learners.items()}
         parts["fold"] = codec.encode({"anything": 1})
-        snapshot = Snapshot(self.model, 0, self.manifest(list(learners), **changes), parts)
+        snapshot = Snapshot(self.model, 0, {**self.manifest(list(learners)), **changes}, parts)
         return self.store.snapshots.publish(snapshot, self.epoch)
 
     def assign(
@@ -209,6 +208,11 @@ def store() -> Iterator[Store]:
 @pytest.fixture
 def world(store: Store) -> World:
     return World(store)
+
+
+@pytest.fixture
+def wait() -> Callable[..., None]:
+    return wait_for
 
 
 @pytest.fixture
