@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.files.cells import cell, to_cells
@@ -32,6 +32,7 @@ def same(a: list[Any], b: list[Any]) -> bool:
     return [(type(x), x) for x in a] == [(type(x), x) for x in b]
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | TEXTS, max_size=12), st.sampled_from(KINDS))
 def test_a_column_of_texts_equals_its_cells(texts: list[str | None], kind: Any) -> None:
     expected = [cell(t, kind) for t in texts]
@@ -41,6 +42,7 @@ def test_a_column_of_texts_equals_its_cells(texts: list[str | None], kind: Any) 
     assert same(to_cells(list(texts), kind), expected)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.none() | st.floats() | st.integers(-50, 50).map(float), max_size=12), st.sampled_from(KINDS)
 )
@@ -50,16 +52,19 @@ def test_a_column_of_floats_equals_its_cells(values: list[float | None], kind: A
     assert not any(isinstance(v, float) and not math.isfinite(v) for v in expected)
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=12), st.sampled_from(KINDS))
 def test_a_column_of_integers_equals_its_cells(values: list[int | None], kind: Any) -> None:
     assert same(to_cells(pa.array(values, pa.int64()), kind), [cell(v, kind) for v in values])
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(0, 2**64 - 1), max_size=8), st.sampled_from(KINDS))
 def test_a_column_of_unsigned_integers_equals_its_cells(values: list[int | None], kind: Any) -> None:
     assert same(to_cells(pa.array(values, pa.uint64()), kind), [cell(v, kind) for v in values])
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.booleans(), max_size=8), st.sampled_from(KINDS))
 def test_a_column_of_truth_values_equals_its_cells(values: list[bool | None], kind: Any) -> None:
     assert same(to_cells(pa.array(values, pa.bool_()), kind), [cell(v, kind) for v in values])
@@ -151,6 +156,7 @@ def test_what_is_no_time(value: Any) -> None:
 STAMPS = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.none() | STAMPS, max_size=10),
     st.sampled_from(["s", "ms", "us"]),
@@ -165,6 +171,7 @@ def test_a_column_of_timestamps_equals_its_cells(values: list[Any], unit: str, z
     assert [int(m) if k else None for m, k in zip(times.ms, times.known, strict=True)] == expected
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.none()

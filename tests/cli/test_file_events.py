@@ -311,7 +311,7 @@ ROW = st.fixed_dictionaries(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.lists(ROW, min_size=1, max_size=15))
 def test_the_same_table_in_any_format_is_the_same_records(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     rows = [{"flight": f"f{i}", **row} for i, row in enumerate(rows)]

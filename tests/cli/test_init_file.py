@@ -216,7 +216,7 @@ def test_the_flights(tmp_path: Path) -> None:
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(
     st.lists(NAMES, min_size=3, max_size=5, unique=True), st.lists(NAMES, min_size=2, max_size=2, unique=True)
 )

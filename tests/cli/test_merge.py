@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from river.stream import simulate_qa
 
@@ -31,6 +31,7 @@ def labels_of(times: np.ndarray, delays: np.ndarray, start: int, stop: int) -> L
     return Labels(times[start:stop] + delays[start:stop], rows, np.empty((stop - start, 3), object))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=40),
     st.lists(st.integers(0, 40), max_size=5),
