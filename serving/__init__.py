@@ -1,0 +1,1 @@
+"""The predictor: keeps the assigned versions loaded, answers over HTTP, and takes events and labels in."""
