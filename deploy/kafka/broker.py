@@ -29,6 +29,7 @@ HOST = "127.0.0.1"
 MAIN = "kafka.Kafka"
 START_S = 60.0
 STOP_S = 30.0
+FREE_S = 3.0
 
 # Runs the command behind it, and ends it when standard input closes: a broker tied to its starter ends
 # with it however the starter dies.
@@ -122,13 +123,30 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def wait_free(port: int) -> None:
+    """Returns once the port can be listened on. Raises BrokerError where somebody keeps it; a broker that
+    was killed just now gives it back in a moment."""
+    deadline = time.monotonic() + FREE_S
+    while True:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+                return
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise BrokerError(f"port {port} on {HOST} is taken ({error.strerror})") from None
+        time.sleep(0.05)
+
+
 class Broker:
     """One broker whose data, settings and log lie in `folder`. Starting it again on the same folder finds
     its topics again, on the same port unless another is asked for (0: any free one)."""
 
-    def __init__(self, folder: Path, libs: Path, port: int = 0) -> None:
+    def __init__(self, folder: Path, libs: Path, port: int = 0, java: tuple[str, ...] = ()) -> None:
         self.folder = folder.resolve()
         self.libs = libs.resolve()
+        self._java = java  # more options of the virtual machine
         self._settings = self.folder / "server.properties"
         self._pid_file = self.folder / "broker.pid"
         self._log = self.folder / "broker.log"
@@ -153,14 +171,17 @@ class Broker:
         if java is None:
             raise BrokerError("Java 17 or newer is needed: on Debian, apt-get install default-jre-headless")
         for port in (self.port, self.controller_port):
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((HOST, port))
-                except OSError as error:
-                    raise BrokerError(f"port {port} on {HOST} is taken ({error.strerror})") from None
+            wait_free(port)
         self._format(java)
-        command = [java, "-Xms256m", "-Xmx512m", *self._java_options(), MAIN, str(self._settings)]
+        command = [
+            java,
+            "-Xms256m",
+            "-Xmx512m",
+            *self._java,
+            *self._java_options(),
+            MAIN,
+            str(self._settings),
+        ]
         if tied:
             command = ["sh", "-c", TIED, "sh", *command]
         with self._log.open("ab") as log:
