@@ -156,7 +156,9 @@ class EmbeddedRedis:
         return [part for name, value in settings.items() for part in (f"--{name}", value)]
 
     def _lock(self) -> int:
-        handle = os.open(self.folder / "redis.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        opened = os.open(self.folder / "redis.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        handle = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 64)  # out of the way of the guard's own numbers
+        os.close(opened)
         deadline = time.monotonic() + LOCK_S
         while True:
             try:

@@ -91,7 +91,10 @@ def test_a_long_folder_gets_a_short_socket(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_it_ends_with_its_program(tmp_path: Path, sign: signal.Signals) -> None:
+def test_it_ends_with_its_program(
+    tmp_path: Path, sign: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.embedded_redis.LOCK_S", 0.1)
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom cli.embedded_redis import EmbeddedRedis\n"
         f"server = EmbeddedRedis(Path({str(tmp_path)!r})).start()\n"
@@ -103,6 +106,8 @@ def test_it_ends_with_its_program(tmp_path: Path, sign: signal.Signals) -> None:
     assert program.stdout is not None
     pid = int(program.stdout.readline())
     assert is_running(pid)
+    with pytest.raises(StoreUnavailable, match="in use by another"):
+        EmbeddedRedis(tmp_path).start()
     program.send_signal(sign)
     program.wait()
     program.stdout.close()
