@@ -112,6 +112,7 @@ def test_it_ends_with_its_program(
     program.wait()
     program.stdout.close()
     wait_gone(pid)
+    monkeypatch.undo()
     with EmbeddedRedis(tmp_path) as server:  # the folder is free again
         assert server.pid != pid
 
