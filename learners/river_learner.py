@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
 from river import base, compose
 
 from core.batch import Batch, Predictions
-from core.errors import ConfigError
-from core.plain import BoolArray, FloatArray, State
+from core.errors import ConfigError, CorruptSnapshot
+from core.plain import BoolArray, State
 from core.schema import Schema, Task
 from learners import river_probe, river_state
+from learners.river_answers import FAILED, Answers
 from learners.river_probe import Changes
 from learners.river_rows import Rows
 from learners.river_steps import Builder
 
 _KNOWN_ROWS: Final = 100_000  # shapes of rows remembered, for models that change at unseen ones
-_CLOSE: Final = 1e-9
 
 
 def check(settings: dict[str, Any], schema: Schema, task: Task) -> list[str]:
@@ -37,15 +35,15 @@ def check(settings: dict[str, Any], schema: Schema, task: Task) -> list[str]:
     unfit = _unfit(last, task)
     if unfit:
         return [*found, f"learner.steps: the last step, {type(last).__name__}, {unfit}"]
-    return found + river_probe.problems(model, schema, task, _predictor(last))
+    return found + river_probe.problems(model, schema, task, Answers(task, _labels_only(last)).asker)
 
 
 class RiverLearner:
     """Feeds River one row at a time; results equal River's own.
 
-    A row that River cannot take (it raises) is not learned, and counted in `refused`, which is part of
-    the state. A prediction that raises or is not finite becomes the answer of a model that knows
-    nothing, and is counted in `non_finite`, which is not.
+    A row that River cannot take (it raises) ends there, counted in `refused`, which is part of the
+    state. A prediction that raises or is not finite becomes the answer of a model that knows nothing,
+    and is counted in `non_finite`, which is not.
     """
 
     def __init__(
@@ -59,22 +57,32 @@ class RiverLearner:
             raise ConfigError(f"learner.steps: the last step, {type(_last(model)).__name__}, {unfit}")
         self._task = task
         self._rows = Rows(schema)
-        self._raw = _predictor(_last(model))
-        self._changes = river_probe.when_it_changes(model, schema, self._raw)
+        # Looking into an object's attributes slows its methods down (CPython), so a twin is looked into.
+        trial = Builder(seed).pipeline(settings["steps"], "steps")
+        self._answers = Answers(task, _labels_only(_last(trial)))
+        self._changes = river_probe.when_it_changes(trial, schema, self._answers.asker)
         self._known: set[tuple[Any, ...]] = set()
         self.model = model
         self.refused = 0
         self.learned = 0
-        self.non_finite = 0
+        self._failed = 0
         if state is not None:
+            if state["kind"] != "river":
+                raise CorruptSnapshot(f"state of a {state['kind']} learner, not of a river one")
             self.model = river_state.decode(state["model"])
             self.refused = state["refused"]
             self.learned = state["learned"]
 
+    @property
+    def non_finite(self) -> int:
+        """Predictions that raised or were not finite, since this object was made."""
+        return self._answers.non_finite + self._failed
+
     def predict(self, batch: Batch) -> Predictions:
         """See Learner."""
-        score, width = self._score, self._width(batch.n_classes)
-        return Predictions(_matrix([score(x, width) for x in self._rows(batch)], width))
+        ask = self._asker()
+        answers = [ask(x) for x in self._rows(batch)]
+        return Predictions(self._answers.scores(answers, self._width(batch.n_classes)))
 
     def learn(self, batch: Batch) -> None:
         """See Learner."""
@@ -84,24 +92,45 @@ class RiverLearner:
 
     def interleave(self, events: Batch, examples: Batch, order: BoolArray) -> Predictions:
         """See Learner."""
-        width = self._width(examples.n_classes)
-        rows = self._rows(events)
+        rows, labels = self._rows(events), self._labels(examples)
         shared = events.X is examples.X and events.objects is examples.objects
-        pairs = zip(rows if shared else self._rows(examples), self._labels(examples), strict=True)
-        score, learn = self._score, self._learn
-        scores: list[list[float]] = []
-        if shared and _alternates(order, len(events)):
-            for x, y in pairs:
-                scores.append(score(x, width))
+        if shared and self._plain and _alternates(order, len(rows)):
+            answers = self._test_then_train(rows, labels)
+        else:
+            answers = self._in_order(rows, rows if shared else self._rows(examples), labels, order)
+        return Predictions(self._answers.scores(answers, self._width(examples.n_classes)))
+
+    def _test_then_train(self, rows: list[dict[str, Any]], labels: list[Any]) -> list[Any]:
+        """The common case with nothing around River's two calls."""
+        ask, learn = self._answers.asker(self.model), self.model.learn_one
+        answers: list[Any] = []
+        refused = 0
+        for x, y in zip(rows, labels, strict=True):
+            try:
+                answers.append(ask(x))
+            except Exception:  # see the class
+                answers.append(FAILED)
+                self._failed += 1
+            try:
                 learn(x, y)
-            return Predictions(_matrix(scores, width))
-        waiting = iter(rows)
+            except Exception:  # see the class
+                refused += 1
+        self.refused += refused
+        self.learned += len(rows) - refused
+        return answers
+
+    def _in_order(
+        self, rows: list[dict[str, Any]], examples: list[dict[str, Any]], labels: list[Any], order: BoolArray
+    ) -> list[Any]:
+        ask, learn = self._asker(), self._learn
+        waiting, pairs = iter(rows), zip(examples, labels, strict=True)
+        answers: list[Any] = []
         for learns in order.tolist():
             if learns:
                 learn(*next(pairs))
             else:
-                scores.append(score(next(waiting), width))
-        return Predictions(_matrix(scores, width))
+                answers.append(ask(next(waiting)))
+        return answers
 
     def state(self) -> State:
         """See Learner."""
@@ -121,6 +150,11 @@ class RiverLearner:
         labels: list[Any] = batch.y.tolist()
         return list(map(bool, labels)) if self._task == "binary" else labels
 
+    @property
+    def _plain(self) -> bool:
+        """Whether predicting can be trusted to leave the model as it is, whatever the row."""
+        return self._changes is Changes.NEVER or (self._changes is Changes.FRESH and self.learned > 0)
+
     def _learn(self, x: dict[str, Any], y: Any) -> None:
         try:
             self.model.learn_one(x, y)
@@ -131,81 +165,39 @@ class RiverLearner:
         if self._changes is Changes.UNSEEN and len(self._known) < _KNOWN_ROWS:
             self._known.add(_shape(x))
 
-    def _score(self, x: dict[str, Any], width: int) -> list[float]:
-        model = self.model
-        if self._changes and self._would_change(x):
-            model = copy.deepcopy(model)
-        try:
-            answer = self._raw(model, x)
-        except Exception:  # see the class
-            self.non_finite += 1
-            answer = None
-        if self._task == "binary":
-            return self._two(answer)
-        return self._value(answer) if self._task == "regression" else self._many(answer, width)
+    def _asker(self) -> Callable[[dict[str, Any]], Any]:
+        """Asks the model, or a copy where asking would change it; raises nothing."""
+        answers = self._answers
+
+        def ask(x: dict[str, Any]) -> Any:
+            model = copy.deepcopy(self.model) if self._would_change(x) else self.model
+            try:
+                return answers.asker(model)(x)
+            except Exception:  # see the class
+                self._failed += 1
+                return FAILED
+
+        return ask
 
     def _would_change(self, x: dict[str, Any]) -> bool:
+        if self._changes is Changes.NEVER:
+            return False
         if not self.learned or self._changes is Changes.ALWAYS:
             return True
         return self._changes is Changes.UNSEEN and _shape(x) not in self._known
 
-    def _two(self, answer: dict[bool, float] | None) -> list[float]:
-        if not answer:
-            return [0.5, 0.5]
-        negative, positive = float(answer.get(False, 0.0)), float(answer.get(True, 0.0))
-        total = negative + positive
-        if 1.0 - _CLOSE < total < 1.0 + _CLOSE and positive >= 0.0 and negative >= 0.0:
-            return [negative, positive]
-        if math.isfinite(total) and total > 0.0 and positive >= 0.0 and negative >= 0.0:
-            return [negative / total, positive / total]
-        self.non_finite += not math.isfinite(total)
-        return [0.5, 0.5]
 
-    def _many(self, answer: dict[int, float] | None, width: int) -> list[float]:
-        scores = [0.0] * width
-        for code, p in (answer or {}).items():
-            if code < width:
-                scores[code] = float(p)
-        total = sum(scores)
-        if 1.0 - _CLOSE < total < 1.0 + _CLOSE and min(scores) >= 0.0:
-            return scores
-        if math.isfinite(total) and total > 0.0 and min(scores) >= 0.0:
-            return [p / total for p in scores]
-        self.non_finite += not math.isfinite(total)
-        return self._uniform(answer, width)
-
-    def _uniform(self, answer: dict[int, float] | None, width: int) -> list[float]:
-        """Equal shares for the classes that the model has met."""
-        met = [code for code in (answer or {}) if code < width]
-        return [1.0 / len(met) if code in met else 0.0 for code in range(width)]
-
-    def _value(self, answer: float | None) -> list[float]:
-        value = 0.0 if answer is None else float(answer)
-        if math.isfinite(value):
-            return [value]
-        self.non_finite += 1
-        return [0.0]
-
-
-def _predictor(last: Any) -> Callable[[Any, dict[str, Any]], Any]:
-    """How this kind of model is asked: for probabilities, for a label, or for a value."""
+def _labels_only(last: Any) -> bool:
+    """Whether a classifier knows labels, but no probabilities."""
     if isinstance(last, base.Regressor):
-        return lambda model, x: model.predict_one(x)
-    if type(last).predict_proba_one is base.Classifier.predict_proba_one:  # it knows labels only
-        return _label_as_probabilities
-    return _probabilities
-
-
-def _probabilities(model: Any, x: dict[str, Any]) -> Any:
+        return False
     try:
-        return model.predict_proba_one(x)
-    except NotImplementedError:  # a wrapper around one that knows labels only
-        return _label_as_probabilities(model, x)
-
-
-def _label_as_probabilities(model: Any, x: dict[str, Any]) -> Any:
-    label = model.predict_one(x)
-    return None if label is None else {label: 1.0}
+        copy.deepcopy(last).predict_proba_one({})
+    except NotImplementedError:
+        return True
+    except Exception:
+        return type(last).predict_proba_one is base.Classifier.predict_proba_one
+    return False
 
 
 def _last(model: Any) -> Any:
@@ -236,7 +228,3 @@ def _shape(x: dict[str, Any]) -> tuple[Any, ...]:
 def _alternates(order: BoolArray, n: int) -> bool:
     """Whether the order is test-then-train: predict one, learn it, and so on."""
     return len(order) == 2 * n and not order[::2].any() and bool(order[1::2].all())
-
-
-def _matrix(scores: list[list[float]], width: int) -> FloatArray:
-    return np.array(scores, dtype=np.float64).reshape(len(scores), width)

@@ -45,22 +45,24 @@ class SelectKind(base.Transformer):
         return {name: value for name, value in x.items() if isinstance(value, types)}
 
 
+_transform_one = preprocessing.StandardScaler.transform_one
+
+
 class StandardScaler(preprocessing.StandardScaler):
     """River's scaler to the last bit, but asking about an unseen feature leaves no trace."""
 
     def transform_one(self, x: dict[Hashable, Any]) -> dict[Hashable, Any]:
-        if self.window_size is not None:
-            known = {name: value for name, value in x.items() if name in self.means}
-            scaled: dict[Hashable, Any] = super().transform_one(known)  # type: ignore[no-untyped-call]
-            return {name: scaled.get(name, 0.0 if self.with_std else x[name]) for name in x}
-        mean = self.means.get
-        if not self.with_std:
-            return {name: value - mean(name, 0.0) for name, value in x.items()}
-        variances = self.vars.get
-        return {
-            name: (value - mean(name, 0.0)) / v**0.5 if (v := variances(name, 0.0)) else 0.0
-            for name, value in x.items()
-        }
+        asked = self.vars if self.with_std else self.means
+        known = len(asked)
+        try:
+            scaled: dict[Hashable, Any] = _transform_one(self, x)  # type: ignore[no-untyped-call]
+        finally:
+            if len(asked) != known:
+                for name in x:
+                    if name not in self.counts:
+                        self.means.pop(name, None)
+                        self.vars.pop(name, None)
+        return scaled
 
 
 class Ordered(dict[Any, None]):

@@ -15,6 +15,9 @@ from core.errors import ConfigError
 from core.schema import Schema, Task
 from learners import river_state
 
+# Gives a model's method that answers for one row.
+Asker = Callable[[Any], Callable[[dict[str, Any]], Any]]
+
 _ROWS: Final = 12
 _MEND: Final = (
     'numbers and categories need steps of their own: { union = [[{ select = "numeric" }, '
@@ -31,29 +34,27 @@ class Changes(enum.IntEnum):
     ALWAYS = 3
 
 
-def when_it_changes(fresh: Any, schema: Schema, predict: Callable[[Any, dict[str, Any]], Any]) -> Changes:
+def when_it_changes(fresh: Any, schema: Schema, asker: Asker) -> Changes:
     """Watches a fresh model's whole state while it predicts. The model given is left as it was."""
     known, all_features = _row(schema, 1, optional=False), _row(schema, 99, optional=True)
     model = copy.deepcopy(fresh)
-    changes = Changes.FRESH if _changed(model, all_features, predict) else Changes.NEVER
+    changes = Changes.FRESH if _changed(model, all_features, asker) else Changes.NEVER
     model = copy.deepcopy(fresh)
     for i in range(_ROWS):
         _quietly(model.learn_one, _row(schema, i, optional=False), _label_for(fresh, i))
-    if _changed(model, known, predict):
+    if _changed(model, known, asker):
         return Changes.ALWAYS
-    return Changes.UNSEEN if _changed(model, all_features, predict) else changes
+    return Changes.UNSEEN if _changed(model, all_features, asker) else changes
 
 
-def problems(
-    fresh: Any, schema: Schema, task: Task, predict: Callable[[Any, dict[str, Any]], Any]
-) -> list[str]:
+def problems(fresh: Any, schema: Schema, task: Task, asker: Asker) -> list[str]:
     """What is wrong between a model and a schema: rows that it cannot take, state that cannot be saved."""
     model = copy.deepcopy(fresh)
     if not schema.anys:  # nothing is known about the values of `any` features
         try:
             for i in range(_ROWS):
                 row = _row(schema, i, optional=True)
-                predict(model, row)
+                asker(model)(row)
                 model.learn_one(row, label(task, i))
         except Exception as error:
             text = f"{_culprit(error)} cannot take a row of these features: {type(error).__name__}: {error}"
@@ -96,9 +97,9 @@ def _row(schema: Schema, i: int, *, optional: bool) -> dict[str, Any]:
     return row
 
 
-def _changed(model: Any, row: dict[str, Any], predict: Callable[[Any, dict[str, Any]], Any]) -> bool:
+def _changed(model: Any, row: dict[str, Any], asker: Asker) -> bool:
     before = river_state.encode(model)["nodes"]
-    _quietly(predict, model, row)
+    _quietly(asker(model), row)
     return not same(before, river_state.encode(model)["nodes"])
 
 

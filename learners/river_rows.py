@@ -41,7 +41,7 @@ class Rows:
             columns.append(column)
         names = self._names
         if not holes:
-            return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+            return [dict(zip(names, values, strict=False)) for values in zip(*columns, strict=True)]
         return [
             {name: value for name, value in zip(names, values, strict=True) if value is not None}
             for values in zip(*columns, strict=True)
