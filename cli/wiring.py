@@ -54,7 +54,7 @@ def model_checks() -> list[Check]:
 
     def learner(name: str, model: ModelConfig) -> list[str]:
         problems = learners.registry.check(model.learner, model.schema_(), model.task)
-        return [f"models.{name}.learner: {problem}" for problem in problems]
+        return [f"models.{name}.{problem}" for problem in problems]
 
     def detectors(name: str, model: ModelConfig) -> list[str]:
         problems = [problem for spec in model.drift.detectors for problem in drift.registry.check(spec)]

@@ -85,10 +85,13 @@ class KafkaMetadata:
             raise UnknownTopic(f"topic {lane.topic} has partitions 0 to {count - 1}, not {lane.partition}")
 
     def create(self, topic: str, partitions: int) -> None:
-        """Makes the topic where it is not there, and waits until it can be used."""
+        """Makes the topic where it is not there, and waits until it can be used. What is made here is
+        kept: record times say when events happened, and by those a broker's usual limit of seven days
+        would delete replayed records before anybody read them. Retention is for operators to set."""
+        made = NewTopic(topic, partitions, config={"retention.ms": "-1"})
         admin: AdminClient = self._settings.build(AdminClient, self._settings.for_admin())
         reach_s = self._settings.reach_s
-        asked = admin.create_topics([NewTopic(topic, partitions)], request_timeout=reach_s)
+        asked = admin.create_topics([made], request_timeout=reach_s)
         try:
             asked[topic].result()
         except KafkaException as error:
