@@ -1,10 +1,7 @@
-"""Reads and decodes a model's lanes ahead of the step, kept together by record time."""
+"""Reads and decodes a model's lanes, kept together by record time."""
 
 from __future__ import annotations
 
-import contextlib
-import queue
-import threading
 from collections.abc import Mapping
 
 import numpy as np
@@ -104,47 +101,3 @@ def _joined(parts: list[Records], next_offset: int) -> Records:
         [key for p in parts for key in p.keys],
         next_offset,
     )
-
-
-class Prefetcher:
-    """Reads ahead in a thread of its own, so that the next records are decoded while this turn steps."""
-
-    def __init__(self, reader: LaneReader, start: Mapping[Lane, int], wait_s: float) -> None:
-        self._reader = reader
-        self._positions = dict(start)
-        self._wait_s = wait_s
-        self._ready: queue.Queue[dict[Lane, LaneInput] | Exception] = queue.Queue(1)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="riverrun-read", daemon=True)
-        self._thread.start()
-
-    def next(self, wait_s: float) -> dict[Lane, LaneInput]:
-        """The next records; empty where none came in `wait_s`. Raises what reading raised."""
-        try:
-            ready = self._ready.get(timeout=wait_s)
-        except queue.Empty:
-            return {}
-        if isinstance(ready, Exception):
-            raise ready
-        return ready
-
-    def close(self) -> None:
-        """Ends the thread."""
-        self._stopping.set()
-        while self._thread.is_alive():
-            with contextlib.suppress(queue.Empty):
-                self._ready.get_nowait()
-            self._thread.join(0.05)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                inputs = self._reader.read(self._positions, self._wait_s)
-            except Exception as error:
-                # It belongs to whoever asks for the records; reading starts anew from there.
-                self._ready.put(error)
-                return
-            if inputs:
-                for lane, source in inputs.items():
-                    self._positions[lane] = source.records.next_offset
-                self._ready.put(inputs)

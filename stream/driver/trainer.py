@@ -17,7 +17,7 @@ from snapshots.store import Commands, Journal, Ownership, SnapshotStore
 from stream.driver.delivery import Delivery
 from stream.driver.manifest import describe
 from stream.driver.publishing import Published, Publisher
-from stream.driver.reading import LaneReader, Prefetcher
+from stream.driver.reading import LaneReader
 from stream.driver.recovery import lanes_of, recover, step
 from stream.fold.effects import Effects
 from stream.fold.fold import Fold
@@ -89,7 +89,7 @@ class Trainer:
         self._watcher = watcher
         self._delivery = Delivery(log, model, config, prefix)
         self._publisher = Publisher(stores.snapshots, stores.journal, model, config.snapshot.keep)
-        self._prefetcher: Prefetcher | None = None
+        self._reader: LaneReader | None = None
         self._stop = threading.Event()
         self._dirty = False
         self._published_at_s = -1e9
@@ -114,8 +114,6 @@ class Trainer:
             self._train(owned)
             self._publish_last(owned)
         finally:
-            if self._prefetcher is not None:
-                self._prefetcher.close()
             self._publisher.close()
             self._release(epoch)
 
@@ -169,21 +167,15 @@ class Trainer:
 
     def _next_inputs(self, owned: _Owned) -> Mapping[Lane, LaneInput] | None:
         try:
-            if self._prefetcher is None:
-                reader = LaneReader(self._log, self._config, self._settings.max_turn_records)
-                self._prefetcher = Prefetcher(reader, owned.offsets, self._settings.poll / 1000)
-            return self._prefetcher.next(self._settings.poll / 1000)
+            if self._reader is None:
+                self._reader = LaneReader(self._log, self._config, self._settings.max_turn_records)
+            return self._reader.read(owned.offsets, self._settings.poll / 1000)
         except RiverrunError as error:
             if not error.retriable:
                 raise
-            self._restart_reading()
+            self._reader = None  # what it holds may not be what comes next
             self._pause(error, _FIRST_PAUSE_S)
             return None
-
-    def _restart_reading(self) -> None:
-        if self._prefetcher is not None:
-            self._prefetcher.close()
-            self._prefetcher = None
 
     def _look_for_lanes(self, owned: _Owned) -> None:
         """Partitions that were added are read from their beginning."""
@@ -196,7 +188,6 @@ class Trainer:
         if new:
             owned.offsets.update({lane: self._log.bounds(lane)[0] for lane in new})
             _log.info("model %s: new lanes %s", self._model, ", ".join(map(str, new)))
-            self._restart_reading()
 
     def _publish_when_due(self, owned: _Owned) -> None:
         self._collect(owned, 0.0)

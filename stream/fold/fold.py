@@ -60,11 +60,11 @@ class Fold:
             self.contest.command(command, effects, self.learned)
         for name in inputs.forgets:
             self._forget(name)
-        inputs = self._without_duplicates(inputs)
         if inputs.event_labels is None:
+            inputs = self._without_duplicates(inputs)
             self._step_joining(inputs, effects)
         else:
-            self._step_carried(inputs, effects)
+            inputs = self._step_carried(inputs, effects)
         effects.events = len(inputs.events)
         self.events += effects.events
         self.labels += effects.labels
@@ -78,27 +78,31 @@ class Fold:
 
     # Events that carry their labels.
 
-    def _step_carried(self, inputs: TurnInput, effects: Effects) -> None:
+    def _step_carried(self, inputs: TurnInput, effects: Effects) -> TurnInput:
+        """Returns the inputs without the events that are left out."""
         y, bad = self.classes.code(inputs.event_labels or [])
         if bad:
             effects.dead_letters.extend((inputs.event_place(i), error) for i, error in bad.items())
             mask = np.zeros(len(y), dtype=bool)
             mask[list(bad)] = True
             inputs, y = inputs.without_events(mask), y[~mask]
+        new = self.join.first_time(inputs.events.ids.tolist())
+        if new is not None:
+            inputs, y = inputs.without_events(~new), y[new]
         events = inputs.events
         labelled = ~np.isnan(y) if self.config.task == "regression" else y >= 0
         effects.labels = int(labelled.sum())
         self.unlabelled += len(events) - effects.labels
-        self.join.finish(events.ids.tolist(), y.astype(np.float64).tolist())
         if self.config.window.count == 1 and len(events) and labelled.all():
             self._learn_at_once(events, y, effects)
-            return
+            return inputs
         slots = self.pending.put(events)
         positions = inputs.event_positions
         self._predict_and_learn(
             events, slots, positions, slots[labelled], positions[labelled], y[labelled], effects
         )
         self.pending.release(slots[~labelled])
+        return inputs
 
     def _learn_at_once(self, events: Batch, y: IntArray | FloatArray, effects: Effects) -> None:
         """Test, then train, event by event: nothing waits, so nothing is stored."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -56,13 +56,33 @@ class Join:
         self.counts["duplicate_event"] += int(mask.sum())
         return mask
 
+    def first_time(self, ids: list[str]) -> BoolArray | None:
+        """Which of these events, that wait for nothing, are new (None: all of them); all are done now."""
+        fresh = dict.fromkeys(ids, np.nan)
+        before = len(self._done)
+        self._done.update(fresh)
+        added = len(self._done) - before
+        if added == len(ids) and (not self._done_before or self._done_before.keys().isdisjoint(fresh)):
+            mask = None
+        else:
+            # A dict keeps its order: what was new to it stands at its end.
+            new = set(islice(reversed(self._done), added)).difference(self._done_before)
+            mask = np.zeros(len(ids), dtype=bool)
+            for i, name in enumerate(ids):
+                mask[i] = name in new
+                new.discard(name)
+            self.counts["duplicate_event"] += len(ids) - int(mask.sum())
+        self._turn_generation()
+        return mask
+
     def finish(self, ids: Iterable[str], labels: Iterable[float]) -> None:
         """These ids are done: an event or a label that comes again is a duplicate."""
-        if self._config.remember == 0:
-            return
         self._done.update(zip(ids, labels, strict=True))
+        self._turn_generation()
+
+    def _turn_generation(self) -> None:
         if len(self._done) >= self._config.remember:
-            self._done_before = self._done
+            self._done_before = self._done if self._config.remember else {}
             self._done = {}
 
     def put(self, ids: list[str], slots: IntArray) -> None:
