@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
 from typing import Any
 
 import numpy as np
+from msgspec.structs import astuple
 
 from core.config import LimitsConfig
 from core.errors import BadRecord
@@ -53,6 +55,7 @@ class FeatureReader:
         self._numeric = [(f, get[_steps(f, by_name)]) for f in schema.numeric]
         self._objects = [(f, get[_steps(f, by_name)]) for f in (*schema.categories, *schema.anys)]
         self._ints = np.array([f.kind == "int" for f in schema.numeric], dtype=bool)
+        self._pack = self._packer(by_name)
         # One comparison tells whether every value is plain: within limits and exact as an integer.
         self._easy = min(limits.max_abs_value, EXACT)
 
@@ -67,16 +70,12 @@ class FeatureReader:
         """(X, objects, bad): what `arrays` gives, and the rows that cannot be held with the reason; their
         values in the arrays mean nothing."""
         n = len(rows)
-        X = np.empty((n, len(self._numeric)))
         objects = np.empty((n, len(self._objects)), dtype=object)
         try:
-            for j, (feature, get) in enumerate(self._numeric):
-                if feature.optional:
-                    X[:, j] = np.array(list(map(get, rows)), dtype=np.float64)  # None becomes NaN
-                else:
-                    X[:, j] = np.fromiter(map(get, rows), np.float64, n)
+            X = self._numbers(rows)
             bad: dict[int, BadRecord] = {}
         except OverflowError:  # an integer beyond float64
+            X = np.empty((n, len(self._numeric)))
             bad = self._fill_slowly(rows, X)
         self._check_numbers(rows, X, bad)
         for j, (feature, get) in enumerate(self._objects):
@@ -87,6 +86,32 @@ class FeatureReader:
                 self._check_anys(feature, values, bad)
             objects[:, j] = values
         return X, objects, bad
+
+    def _packer(self, by_name: bool) -> Callable[[Any], bytes] | None:
+        """Packs a row's numbers into float64s, where they are the first fields of `struct`: then a whole
+        batch is one buffer, in a third of the time that column by column takes."""
+        fields = getattr(self.struct, "__struct_fields__", ())
+        plain = all(not f.optional and len(_steps(f, by_name)) == 1 for f, _ in self._numeric)
+        n = len(self._numeric)
+        if not n or not plain or len(fields) != n + len(self._objects):
+            return None
+        pack = Struct(f"{n}d").pack
+        if len(fields) == n:
+            return lambda row: pack(*astuple(row))
+        return lambda row: pack(*astuple(row)[:n])
+
+    def _numbers(self, rows: Sequence[Any]) -> FloatArray:
+        n = len(rows)
+        if self._pack is not None and n:
+            packed = bytearray().join(map(self._pack, rows))  # a bytearray, so that the array is writable
+            return np.frombuffer(packed).reshape(n, len(self._numeric))
+        X = np.empty((n, len(self._numeric)))
+        for j, (feature, get) in enumerate(self._numeric):
+            if feature.optional:
+                X[:, j] = np.array(list(map(get, rows)), dtype=np.float64)  # None becomes NaN
+            else:
+                X[:, j] = np.fromiter(map(get, rows), np.float64, n)
+        return X
 
     def _fill_slowly(self, rows: Sequence[Any], X: FloatArray) -> dict[int, BadRecord]:
         bad: dict[int, BadRecord] = {}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from core.clock import Clock
 from core.config import ModelConfig, TrainerConfig
@@ -21,7 +23,7 @@ from stream.driver.reading import LaneReader
 from stream.driver.recovery import lanes_of, recover, step
 from stream.fold.effects import Effects
 from stream.fold.fold import Fold
-from stream.fold.inputs import LaneInput
+from stream.fold.inputs import LaneInput, TurnInput
 from stream.log.log import Log
 
 T = TypeVar("T")
@@ -63,6 +65,14 @@ class _Owned:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Owed:
+    """Effects on their way."""
+
+    deliver: Callable[[], None]
+    running: Future[None]
+
+
 class Trainer:
     """Owns a model while it runs. Trouble that passes (a log or a store that is away) is waited out;
     nothing is skipped meanwhile. Every other error ends `run`."""
@@ -90,6 +100,8 @@ class Trainer:
         self._delivery = Delivery(log, model, config, prefix)
         self._publisher = Publisher(stores.snapshots, stores.journal, model, config.snapshot.keep)
         self._reader: LaneReader | None = None
+        self._courier = ThreadPoolExecutor(1, thread_name_prefix="riverrun-deliver")
+        self._owed: _Owed | None = None
         self._stop = threading.Event()
         self._dirty = False
         self._published_at_s = -1e9
@@ -114,6 +126,7 @@ class Trainer:
             self._train(owned)
             self._publish_last(owned)
         finally:
+            self._courier.shutdown()
             self._publisher.close()
             self._release(epoch)
 
@@ -138,15 +151,14 @@ class Trainer:
             lane: (owned.offsets.get(lane, int(source.records.offsets[0])), source.records.next_offset)
             for lane, source in inputs.items()
         }
+        self._settle()
         turn = Turn(owned.fold.turn + 1, ranges, self._clock.now_ms(), tuple(commands))
         if self._patiently(lambda: self._journal(turn, owned.epoch)) is None:
             return
         merged, effects = step(owned.fold, self._config, turn, inputs)
         owned.offsets.update({lane: stop for lane, (_, stop) in ranges.items()})
         self._dirty = True
-        classes = owned.fold.classes.values
-        # Once journaled and stepped, the turn's effects are owed: also a stop waits for them, for a while.
-        self._patiently(lambda: _did(self._delivery.deliver, merged, effects, classes), tries_after_stop=3)
+        self._owe(merged, effects, list(owned.fold.classes.values))
         if commands:
             done = [str(command["id"]) for command in commands]
             self._patiently(lambda: _did(self._stores.commands.done, self._model, done))
@@ -154,6 +166,27 @@ class Trainer:
             self._published_at_s = -1e9
             self._reason = owned.fold.contest.reason
         self._watcher.stepped(self._model, owned.fold, effects, self._clock.monotonic_s() - started_s)
+
+    def _owe(self, inputs: TurnInput, effects: Effects, classes: list[Any]) -> None:
+        """Delivers the turn's effects while the next one is read."""
+        if effects.dead_letters or effects.alerts or (self._config.predictions and effects.predicted):
+            deliver = partial(self._delivery.deliver, inputs, effects, classes)
+            self._owed = _Owed(deliver, self._courier.submit(deliver))
+
+    def _settle(self) -> None:
+        """Waits until the effects of the turn before are in the log. No turn is journaled and no snapshot
+        taken before: so what a crash may have left undelivered is what the last journaled turn brought
+        about, and recovery delivers that again. A stop gives up after a few tries."""
+        owed, self._owed = self._owed, None
+        if owed is None:
+            return
+        try:
+            owed.running.result()
+        except RiverrunError as error:
+            if not error.retriable:
+                raise
+            self._trouble(error)
+            self._patiently(lambda: _did(owed.deliver), tries_after_stop=3)
 
     def _journal(self, turn: Turn, epoch: int) -> bool:
         try:
@@ -197,6 +230,7 @@ class Trainer:
             self._publish(owned)
 
     def _publish(self, owned: _Owned) -> None:
+        self._settle()
         self._published_at_s = self._clock.monotonic_s()
         self._dirty = False
         fold = owned.fold
@@ -218,6 +252,7 @@ class Trainer:
             self._watcher.published(self._model, published)
 
     def _publish_last(self, owned: _Owned) -> None:
+        self._settle()
         self._collect(owned, 30.0)
         if self._dirty and owned.fold.learned:
             self._publish(owned)

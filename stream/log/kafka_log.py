@@ -44,6 +44,7 @@ class KafkaLog:
     def create(self, topic: str, partitions: int = 1) -> None:
         check_topic(topic, partitions)
         self._metadata.create(topic, partitions)
+        self._writer.prepare()
 
     def read(self, start: Mapping[Lane, int], limit: int, wait_s: float) -> Mapping[Lane, Records]:
         deadline = monotonic() + wait_s

@@ -54,6 +54,10 @@ class KafkaWriter:
         self._producer: Producer | None = None
         self._closed = threading.Event()
 
+    def prepare(self) -> None:
+        """Lets the client ask for its producer id now: a first append would wait half a second for it."""
+        self._open()
+
     def append(self, topic: str, records: Sequence[OutRecord]) -> None:
         """All records delivered in order, or raises: LogError before anything is sent where one is too
         large, LogUnavailable where some were not confirmed in time (they may be in the log or not)."""
