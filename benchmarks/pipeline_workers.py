@@ -56,6 +56,7 @@ def _consumer(kafka: str, topic: str) -> Any:
             "group.id": f"bench-{os.getpid()}",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
+            "fetch.queue.backoff.ms": 5,  # else it idles for a second whenever its queue was full
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -117,6 +118,7 @@ def riverrun(kafka: str, redis_url: str, n: int, *, kind: str, late: bool) -> di
     from core.config import ModelConfig, TrainerConfig
     from learners.registry import warm_up
     from snapshots.open_store import open_store
+    from stream.driver.memory import freeze_heap
     from stream.driver.trainer import Trainer
     from stream.log.open_log import open_log
 
@@ -152,6 +154,7 @@ def riverrun(kafka: str, redis_url: str, n: int, *, kind: str, late: bool) -> di
         name, config, TrainerConfig(), log, store, SystemClock(), "bench", f"bench-{os.getpid()}", watcher
     )
     _warm_fold(config)
+    freeze_heap()
     thread = threading.Thread(target=trainer.run)
     thread.start()
     watcher.done.wait()

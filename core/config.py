@@ -70,7 +70,7 @@ class JoinConfig(Section):
 
     expire_after: DurationMs = 7 * 86_400_000
     capacity: int = Field(default=1_000_000, ge=1)  # events waiting; then labels waiting
-    remember: int = Field(default=50_000, ge=0)  # ids of finished events, to know duplicates by
+    remember: int = Field(default=20_000, ge=0)  # ids of finished events, to know duplicates by
     on_expiry: Literal["drop", "negative"] = "drop"
     max_ahead: DurationMs = 3_600_000  # a record dated later than now plus this cannot move time on
 

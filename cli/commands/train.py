@@ -18,6 +18,7 @@ from core.config import Config, ModelConfig
 from core.errors import RiverrunError
 from learners.registry import warm_up
 from snapshots.open_store import Store
+from stream.driver.memory import freeze_heap
 from stream.driver.metrics import MetricsServer, TrainerMetrics
 from stream.driver.trainer import Trainer
 from stream.log.log import Log
@@ -76,6 +77,7 @@ def run_trainers(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop_all)
     threads = [threading.Thread(target=run, args=(trainer,), name="riverrun-train") for trainer in trainers]
+    freeze_heap()
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -29,6 +29,7 @@ from stream.log.log import Log
 T = TypeVar("T")
 _log = logging.getLogger("riverrun.trainer")
 _LOOK_FOR_LANES_S = 10.0
+_LOOK_FOR_COMMANDS_S = 0.1
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
 
@@ -107,6 +108,7 @@ class Trainer:
         self._published_at_s = -1e9
         self._renewed_at_s = 0.0
         self._looked_at_s = 0.0
+        self._asked_at_s = -1e9
         self._reason = "first version"
 
     def stop(self) -> None:
@@ -136,12 +138,20 @@ class Trainer:
             self._keep_lease(owned)
             self._look_for_lanes(owned)
             inputs = self._next_inputs(owned)
-            commands = self._patiently(lambda: list(self._stores.commands.pending(self._model)))
+            commands = self._commands()
             if inputs is None or commands is None:
                 continue
             if inputs or commands:
                 self._turn(owned, inputs, commands)
             self._publish_when_due(owned)
+
+    def _commands(self) -> list[Mapping[str, Plain]] | None:
+        """What operators asked for; looked for now and then, since every look is a question to the store."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._asked_at_s < _LOOK_FOR_COMMANDS_S:
+            return []
+        self._asked_at_s = now_s
+        return self._patiently(lambda: list(self._stores.commands.pending(self._model)))
 
     def _turn(
         self, owned: _Owned, inputs: Mapping[Lane, LaneInput], commands: list[Mapping[str, Plain]]
