@@ -13,6 +13,9 @@ from stream.codec.decoder import RecordDecoder
 from stream.fold.inputs import LaneInput
 from stream.log.log import Log
 
+_MUCH = 256  # so many records at once say that more wait
+_MOST_HOLDS = 100
+
 
 class LaneReader:
     """Reads what comes next in all lanes of a model's topics, and decodes it."""
@@ -24,12 +27,13 @@ class LaneReader:
         self._events = RecordDecoder(config, events=True)
         self._labels = None if config.labels is None else RecordDecoder(config, events=False)
         self._held: dict[Lane, Records] = {}
+        self._holds = 0  # calls in a row in which some lane gave nothing of what it had
 
     def read(self, start: Mapping[Lane, int], wait_s: float) -> dict[Lane, LaneInput]:
         """At most `limit` records a lane from `start` on; empty where nothing came in `wait_s`.
 
-        While some lane has more than that waiting, no lane runs ahead of it in record time: what was read
-        beyond is held for the next call, which must go on where this one ended.
+        No lane runs ahead of the others in record time: what was read beyond is held for the next call,
+        which must go on where this one ended.
         """
         want = {lane: offset for lane, offset in start.items() if lane not in self._held}
         got = dict(self._held)
@@ -68,26 +72,36 @@ class LaneReader:
         return _joined(parts, stop)
 
     def _wait_for_stragglers(self, start: Mapping[Lane, int], got: dict[Lane, Records]) -> None:
-        """Where one lane is far behind the log's end, a lane that gave nothing may only be slow to come."""
-        if not any(len(records) >= self._limit for records in got.values()):
+        """Where one lane has much to give, a lane that gave nothing may only be slow to come."""
+        if not any(len(records) >= _MUCH for records in got.values()):
             return
         for lane, offset in start.items():
             if lane not in got and self._log.bounds(lane)[1] > offset:
                 got.update(self._log.read({lane: offset}, self._limit, 0.2))
 
     def _level(self, got: dict[Lane, Records]) -> dict[Lane, Records]:
-        full = [records for records in got.values() if len(records) >= self._limit]
-        if not full:
+        """All up to the time that every lane has reached; what is beyond waits for the next call, which
+        comes at once. So a lane without news holds nobody up, and one whose records are dated long ago
+        does so for a while only."""
+        if len(got) < 2:
+            self._holds = 0
             return got
-        horizon = min(int(records.timestamps_ms.max()) for records in full)
+        horizon = min(int(records.timestamps_ms.max()) for records in got.values())
         level: dict[Lane, Records] = {}
+        held: dict[Lane, Records] = {}
         for lane, records in got.items():
             reached = np.maximum.accumulate(records.timestamps_ms)
             n = int(np.searchsorted(reached, horizon, side="right"))
             if n:
                 level[lane] = records.upto(n)
             if n < len(records):
-                self._held[lane] = records.after(n)
+                held[lane] = records.after(n)
+        whole = any(lane not in level for lane in held)
+        self._holds = self._holds + 1 if whole else 0
+        if self._holds > _MOST_HOLDS:
+            self._holds = 0
+            return got
+        self._held = held
         return level
 
 

@@ -157,10 +157,7 @@ class Trainer:
         self, owned: _Owned, inputs: Mapping[Lane, LaneInput], commands: list[Mapping[str, Plain]]
     ) -> None:
         started_s = self._clock.monotonic_s()
-        ranges = {
-            lane: (owned.offsets.get(lane, int(source.records.offsets[0])), source.records.next_offset)
-            for lane, source in inputs.items()
-        }
+        ranges = {lane: (owned.offsets[lane], source.records.next_offset) for lane, source in inputs.items()}
         self._settle()
         turn = Turn(owned.fold.turn + 1, ranges, self._clock.now_ms(), tuple(commands))
         if self._patiently(lambda: self._journal(turn, owned.epoch)) is None:

@@ -129,8 +129,9 @@ def merge(turn: Turn, sources: Mapping[Lane, LaneInput], *, nothing: Batch, labe
     forgets: list[str] = []
     for index, source in enumerate(lanes):
         decoded = source.decoded
-        offsets = source.records.offsets
-        rejects.extend((Place(source.lane, int(offsets[row])), error) for row, error in decoded.rejects)
+        if decoded.rejects:  # offsets cost time where a log must be asked for them
+            offsets = source.records.offsets
+            rejects.extend((Place(source.lane, int(offsets[row])), error) for row, error in decoded.rejects)
         forgets.extend(name for _, name in decoded.forgets)
         if len(lanes) == 1:
             key = decoded.rows

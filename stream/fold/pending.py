@@ -23,18 +23,20 @@ class Pending:
         self.usual: FloatArray = np.empty(0)
         self.y: FloatArray = np.empty(0)
         self.scores: dict[str, FloatArray] = {}  # lineage -> [slots, width]; NaN: it was not there yet
-        self._free: list[int] = []
+        self._free: IntArray = np.empty(0, dtype=np.int64)  # a stack of `_n_free` slots
+        self._n_free = 0
         self._next = 0
 
     def __len__(self) -> int:
-        return len(self.ids) - len(self._free)
+        return len(self.ids) - self._n_free
 
     def put(self, events: Batch) -> IntArray:
         """Slots for these rows, in order. What the baselines say is set by the caller."""
         n = len(events)
-        if len(self._free) < n:
-            self._grow(n - len(self._free))
-        slots = np.array([self._free.pop() for _ in range(n)], dtype=np.int64)
+        if self._n_free < n:
+            self._grow(n - self._n_free)
+        slots = self._free[self._n_free - n : self._n_free][::-1].copy()
+        self._n_free -= n
         self.ids[slots] = events.ids
         self.ts_ms[slots] = events.ts_ms
         self.X[slots] = events.X
@@ -84,7 +86,7 @@ class Pending:
         self.sequence[slots] = -1
         self.ids[slots] = None
         self.objects[slots] = None
-        self._free.extend(slots[::-1].tolist())
+        self._give_back(slots[::-1])
 
     def live(self) -> IntArray:
         """The slots in use, in order of arrival."""
@@ -101,7 +103,12 @@ class Pending:
             longer = _longer(scores, new)
             longer[old:] = np.nan
             self.scores[lineage] = longer
-        self._free.extend(range(new - 1, old - 1, -1))
+        self._free = _longer(self._free, new)
+        self._give_back(np.arange(new - 1, old - 1, -1))
+
+    def _give_back(self, slots: IntArray) -> None:
+        self._free[self._n_free : self._n_free + len(slots)] = slots
+        self._n_free += len(slots)
 
     def state(self) -> State:
         """The rows in use, in order of arrival; `from_state` gives them the slots 0, 1, …"""

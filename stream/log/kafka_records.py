@@ -56,10 +56,16 @@ class KafkaRecords:
     def upto(self, n: int) -> KafkaRecords:
         if n >= len(self._messages):
             return self
-        return KafkaRecords(self._messages[:n], _offset(self._messages[n]))
+        return self._part(slice(0, n), _offset(self._messages[n]))
 
     def after(self, n: int) -> KafkaRecords:
-        return KafkaRecords(self._messages[n:], self.next_offset)
+        return self._part(slice(n, None), self.next_offset)
+
+    def _part(self, rows: slice, next_offset: int) -> KafkaRecords:
+        part = KafkaRecords(self._messages[rows], next_offset)
+        if "timestamps_ms" in self.__dict__:  # asked for already: a part need not ask again
+            part.__dict__["timestamps_ms"] = self.timestamps_ms[rows]
+        return part
 
     def __len__(self) -> int:
         return len(self._messages)
