@@ -16,7 +16,7 @@ ARGS ?=
 PYTEST_ARGS ?=
 # More arguments for `lock`: --upgrade raises the pins, without it they stay where they can.
 LOCK_ARGS ?=
-BENCHMARKS ?= pipeline serving
+BENCHMARKS ?= pipeline memory serving
 SECRETS ?= deploy/compose/secrets
 
 VENV := .venv

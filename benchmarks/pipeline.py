@@ -87,9 +87,9 @@ def run(worker: str, kafka: str, redis_url: str, n: int) -> dict[str, Any]:
 
 def measure(n: int, repeats: int) -> tuple[list[dict[str, Any]], float]:
     """A row a pipeline, and the records' mean size."""
-    broker_module = _broker_module()
+    module = broker_module()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, EmbeddedRedis() as server:
-        broker = broker_module.Broker(Path(folder), broker_module.fetch_libs())
+        broker = module.Broker(Path(folder), module.fetch_libs())
         broker.start(tied=True)
         try:
             size = produce(broker.url, n)
@@ -178,7 +178,7 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _broker_module() -> ModuleType:
+def broker_module() -> ModuleType:
     spec = importlib.util.spec_from_file_location("kafka_broker", ROOT / "deploy" / "kafka" / "broker.py")
     if spec is None or spec.loader is None:
         raise ImportError("deploy/kafka/broker.py")

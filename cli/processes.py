@@ -44,6 +44,10 @@ class Processes:
             start_new_session=True,  # Ctrl-C is for us; we tell them
         )
 
+    def pid(self, name: str) -> int:
+        """The process's number."""
+        return self._running[name].pid
+
     def check(self) -> None:
         """Raises RiverrunError where one has ended by itself, with its last words."""
         for name, process in self._running.items():
