@@ -4,7 +4,8 @@
 
 `riverrun train` as a process of its own over a real Kafka broker and a private Redis; flights of three years
 (the one year there is, over and over, with new ids and later times), labels hours behind, three in a hundred
-never. Its resident memory is read as it goes; what counts is how much is added in the second half, when buffers and queues have filled.
+never. Its resident memory is read as it goes; what counts is how much is added in the
+second half, when buffers and queues have filled.
 """
 
 from __future__ import annotations
