@@ -15,6 +15,8 @@ from core.records import Lane
 from stream.log.kafka_errors import log_error
 from stream.log.kafka_settings import KafkaSettings
 
+_LEADERLESS = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+
 
 class Reachability:
     """Listens to a client's errors: since when no broker answers, and what was said last."""
@@ -66,13 +68,21 @@ class KafkaMetadata:
     def bounds(self, lane: Lane) -> tuple[int, int]:
         """Low and high watermark; of transactions, only what is decided."""
         self.check(lane)
-        try:
-            with self._one_at_a_time:
-                found = self._consumer.get_watermark_offsets(
-                    TopicPartition(lane.topic, lane.partition), timeout=self._settings.reach_s, cached=False
-                )
-        except KafkaException as error:
-            raise self.failed(f"bounds of {lane}", error) from None
+        deadline = monotonic() + self._settings.reach_s
+        while True:
+            try:
+                with self._one_at_a_time:
+                    found = self._consumer.get_watermark_offsets(
+                        TopicPartition(lane.topic, lane.partition),
+                        timeout=max(0.1, deadline - monotonic()),
+                        cached=False,
+                    )
+                break
+            except KafkaException as error:
+                # A topic just made, or one whose leader moves, answers in a moment.
+                if error.args[0].code() not in _LEADERLESS or monotonic() > deadline:
+                    raise self.failed(f"bounds of {lane}", error) from None
+            threading.Event().wait(0.05)
         if found is None:
             raise LogUnavailable(f"bounds of {lane}: no answer from {self._settings.servers}")
         low, high = found
