@@ -12,7 +12,8 @@ import numpy as np
 from cli.files.cells import to_cells
 from cli.files.columns import ColumnPlan, plan_columns
 from cli.files.merge import LabelMerger, Labels
-from cli.files.tables import BATCH_ROWS, Rows, Table, open_table
+from cli.files.rows import BATCH_ROWS, Rows, Table
+from cli.files.tables import open_table
 from cli.files.times import to_times
 from cli.files.wire import Place, Shape, WireColumns
 from core.config import ModelConfig

@@ -15,7 +15,8 @@ from cli.config_problems import describe
 from cli.files.guess_features import FeatureGuess, guess_features
 from cli.files.guess_label import LabelGuess, guess_label
 from cli.files.profile import ColumnProfile, profile
-from cli.files.tables import Table, check_columns, open_table
+from cli.files.rows import Table
+from cli.files.tables import check_columns, open_table
 from cli.files.times import to_times
 from core.config import Config
 from core.errors import ConfigError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cli.files.tables import BATCH_ROWS, Rows
+from cli.files.rows import BATCH_ROWS, Rows
 from core.errors import ConfigError
 from core.plain import IntArray
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.files.cells import CellKind
-from cli.files.tables import Table, check_columns
+from cli.files.rows import Table
+from cli.files.tables import check_columns
 from core.config import ModelConfig
 from core.errors import ConfigError
 from core.schema import Feature

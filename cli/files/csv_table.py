@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from cli.files.arrow_table import as_rows, gather, split
-from cli.files.tables import Rows
+from cli.files.rows import Rows
 from cli.files.text_input import open_bytes
 from core.errors import ConfigError
 from core.plain import IntArray

@@ -8,7 +8,7 @@ from typing import Any
 
 from cli.files.cells import to_cells
 from cli.files.profile import ColumnProfile
-from cli.files.tables import Table
+from cli.files.rows import Table
 from core.config import LabelValue
 from core.errors import ConfigError
 from core.schema import Task

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cli.files.tables import BATCH_ROWS, Rows
+from cli.files.rows import BATCH_ROWS, Rows
 from cli.files.text_input import open_bytes
 from core.errors import ConfigError
 from core.plain import IntArray

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cli.files.cells import Column, cell, to_cells
-from cli.files.tables import Table
+from cli.files.rows import Table
 from cli.files.times import parse_ms
 
 # Above so many different values they are only counted, by hash; above so many hashes, no longer that.

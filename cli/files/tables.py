@@ -3,59 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
-from cli.files.cells import Column
+from cli.files.arrow_table import ArrowTable
+from cli.files.csv_table import CsvTable
+from cli.files.jsonl_table import JsonLinesTable
+from cli.files.rows import Table
+from cli.files.text_input import member_name
 from core.errors import ConfigError
-from core.plain import IntArray
 
-BATCH_ROWS = 8_192
 SUFFIXES = ".csv, .tsv, .jsonl, .ndjson (each also as .gz or in a .zip), .parquet, .arrow, .feather"
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Some rows in order, as columns."""
-
-    columns: dict[str, Column]
-    count: int
-
-
-class Table(Protocol):
-    """A file of rows under named columns. Every method opens the file anew, and raises ConfigError where
-    it cannot be read, naming the file and, for text, the line."""
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """Names in file order; for JSON Lines those of the first rows."""
-        ...
-
-    @property
-    def rows(self) -> int | None:
-        """How many rows there are, where the format tells without reading them all."""
-        ...
-
-    def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
-        """All rows of these columns in file order, about `BATCH_ROWS` at a time, in bounded memory."""
-        ...
-
-    def gather(self, columns: Sequence[str], order: IntArray) -> Iterator[Rows]:
-        """The rows `order[0], order[1], ...`; holds these columns of the whole file in memory (for JSON
-        Lines the whole text)."""
-        ...
 
 
 def open_table(path: Path) -> Table:
     """The table in a file, by the file's extension. Raises ConfigError for a file that is missing, empty,
     of an unknown kind, or not readable as what it says it is."""
-    from cli.files.arrow_table import ArrowTable
-    from cli.files.csv_table import CsvTable
-    from cli.files.jsonl_table import JsonLinesTable
-    from cli.files.text_input import member_name
-
     if not path.exists():
         raise ConfigError(f"{path}: no such file{_nearby(path)}")
     if not path.is_file():

@@ -15,7 +15,8 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from cli.files.tables import BATCH_ROWS, check_columns, open_table
+from cli.files.rows import BATCH_ROWS
+from cli.files.tables import check_columns, open_table
 from core.errors import ConfigError
 
 ROWS: list[dict[str, Any]] = [
