@@ -7,6 +7,7 @@ from importlib.metadata import version as library_version
 from typing import Any
 
 from core.config import ModelConfig
+from core.contract import contract
 from core.plain import State
 from core.records import Lane
 from stream.fold.fold import Fold
@@ -19,12 +20,11 @@ def describe(
     model: str, config: ModelConfig, fold: Fold, offsets: Mapping[Lane, int], parent: int
 ) -> dict[str, Any]:
     """The manifest of a snapshot of this fold, whose next records are at `offsets`."""
-    schema = config.schema_()
     counters = dict(sorted(fold.join.counts.items()))
     counters["unlabelled"] = fold.unlabelled
     counters["waiting_events"] = fold.join.waiting()
     counters["waiting_labels"] = fold.join.early()
-    return {
+    return contract(config) | {
         "format": FORMAT,
         "model": model,
         "created_at_ms": fold.now_ms,
@@ -32,17 +32,9 @@ def describe(
         "turn": fold.turn,
         "parent": parent,
         "offsets": [[lane.topic, lane.partition, offset] for lane, offset in sorted(offsets.items())],
-        "task": config.task,
-        "schema": schema.state(),
-        "schema_digest": schema.digest(),
         "classes": list(fold.classes.values),
-        "limits": config.limits.model_dump(),
         "learner": config.learner.model_dump(),
         "seed": config.seed,
-        "events": config.events,
-        "labels": config.labels,
-        "fields": config.fields.model_dump(),
-        "label_fields": config.label_fields.model_dump(),
         "lineages": fold.contest.describe(),
         "champion": fold.contest.champion.name,
         "metrics": fold.contest.served.report(),
