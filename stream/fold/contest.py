@@ -66,7 +66,7 @@ class Contest:
         self.drifts: list[dict[str, Any]] = []
         self.retrainings = 0
         self.reason = ""
-        self.gone: list[str] = []  # lineages that ended in this step
+        self.gone: list[str] = []  # lineages that ended; the fold takes them off when it forgot them too
 
     @property
     def champion(self) -> Lineage:
@@ -220,9 +220,9 @@ class Contest:
 
     def _bury(self) -> None:
         kept = set(self._policy.lineages)
-        self.gone = [name for name in self._lineages if name not in kept]
-        for name in self.gone:
+        for name in [name for name in self._lineages if name not in kept]:
             del self._lineages[name]
+            self.gone.append(name)
 
     def _build(self, seed: int, state: State | None = None) -> Learner:
         return build_learner(self._config.learner, self._schema, self._config.task, seed, state)

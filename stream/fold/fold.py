@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,22 +58,23 @@ class Fold:
         self.now_ms = inputs.turn.now_ms
         for command in inputs.turn.commands:
             self.contest.command(command, effects, self.learned)
-        for name in inputs.forgets:
-            self._forget(name)
-        if inputs.event_labels is None:
-            inputs = self._without_duplicates(inputs)
-            self._step_joining(inputs, effects)
-        else:
-            inputs = self._step_carried(inputs, effects)
-        effects.events = len(inputs.events)
+        times: list[IntArray] = []
+        for piece in self._pieces(inputs):
+            if piece.event_labels is None:
+                taken = self._without_duplicates(piece)
+                self._step_joining(taken, effects)
+            else:
+                taken = self._step_carried(piece, effects)
+            effects.events += len(taken.events)
+            times += [taken.events.ts_ms, taken.label_ts_ms]
         self.events += effects.events
         self.labels += effects.labels
         for _, error in effects.dead_letters:
             self.dead_letters[error.reason] = self.dead_letters.get(error.reason, 0) + 1
-        self._expire(inputs, effects)
+        self._expire(np.concatenate(times), effects)
         self.contest.decide(effects, self.buffer, self.rng, self.learned, self.now_ms)
-        for lineage in self.contest.gone:
-            self.pending.drop_lineage(lineage)
+        while self.contest.gone:
+            self.pending.drop_lineage(self.contest.gone.pop())
         return effects
 
     # Events that carry their labels.
@@ -91,8 +92,9 @@ class Fold:
             inputs, y = inputs.without_events(~new), y[new]
         events = inputs.events
         labelled = ~np.isnan(y) if self.config.task == "regression" else y >= 0
-        effects.labels = int(labelled.sum())
-        self.unlabelled += len(events) - effects.labels
+        n_labelled = int(labelled.sum())
+        effects.labels += n_labelled
+        self.unlabelled += len(events) - n_labelled
         if self.config.window.count == 1 and len(events) and labelled.all():
             self._learn_at_once(events, y, effects)
             return inputs
@@ -127,7 +129,7 @@ class Fold:
             keep = np.array([i for i in range(len(labels)) if i not in bad], dtype=np.int64)
             label_ids = [label_ids[i] for i in keep.tolist()]
             labels, label_ts, positions = labels[keep], label_ts[keep], positions[keep]
-        effects.labels = len(label_ids)
+        effects.labels += len(label_ids)
         events = inputs.events
         ids = events.ids.tolist()
         slots = self.pending.put(events)
@@ -166,9 +168,8 @@ class Fold:
         self._predict_and_learn(events, slots, inputs.event_positions, example_slots, complete_at, y, effects)
         self._expired(gone, effects)
 
-    def _expire(self, inputs: TurnInput, effects: Effects) -> None:
-        newest = [int(ts.max()) for ts in (inputs.events.ts_ms, inputs.label_ts_ms) if len(ts)]
-        if newest and self.join.advance(max(newest), self.now_ms):
+    def _expire(self, times: IntArray, effects: Effects) -> None:
+        if self.join.advance(times, self.now_ms):
             gone = self.join.expire(self.pending.ts_ms)
             self.join.finish(self.pending.ids[gone].tolist(), [np.nan] * len(gone))
             self._expired(gone, effects)
@@ -246,7 +247,8 @@ class Fold:
             self.buffer.add(examples, self.rng)
             self.learned += len(examples)
             effects.learned += len(examples)
-            self.trained_through_ms = max(self.trained_through_ms, int(examples.ts_ms.max()))
+            times = self.join.believable(examples.ts_ms, self.now_ms)
+            self.trained_through_ms = int(times.max(initial=self.trained_through_ms))
 
     def _without_duplicates(self, inputs: TurnInput) -> TurnInput:
         if len(inputs.events) == 0:
@@ -254,15 +256,33 @@ class Fold:
         known = self.join.known(inputs.events.ids.tolist())
         return inputs if known is None else inputs.without_events(known)
 
-    def _forget(self, name: str) -> None:
-        slot = self.join.forget(name)
-        slots = {slot} if slot >= 0 else set()
-        slots.update(int(s) for s in self.window.open if self.pending.ids[s] == name)
-        for held in slots:
-            self.window.discard(held)
-            self.pending.release(np.array([held], dtype=np.int64))
-        self.buffer.forget({name})
-        self.join.counts["forgotten"] += 1
+    def _pieces(self, inputs: TurnInput) -> Iterator[TurnInput]:
+        """The turn's records, cut where an id must be forgotten amid them; forgets it on the way. An id
+        that nothing here can touch may as well be forgotten at once: cuts cost time."""
+        if not inputs.forgets:
+            yield inputs
+            return
+        here = {*inputs.events.ids.tolist(), *inputs.label_ids}
+        here.update(self.pending.ids[self.window.open].tolist())
+        due: dict[int, list[str]] = {}
+        for place, name in inputs.forgets:
+            due.setdefault(place if name in here else 0, []).append(name)
+        places = sorted(due.keys() - {0})
+        for piece, place in zip(inputs.split(places), [0, *places], strict=True):
+            self._forget(due.get(place, []))
+            yield piece
+
+    def _forget(self, names: list[str]) -> None:
+        """Everything about these ids, but for what a learner has learned."""
+        if not names:
+            return
+        waiting = [slot for slot in map(self.join.forget, names) if slot >= 0]
+        gone = set(names)
+        held = self.pending.ids[self.window.open].tolist()
+        examples = self.window.discard(np.array([name in gone for name in held], dtype=bool))
+        self.pending.release(np.concatenate([np.array(waiting, dtype=np.int64), examples]))
+        self.buffer.forget(gone)
+        self.join.counts["forgotten"] += len(names)
 
     def parts(self) -> dict[str, State]:
         """ "fold", and "learner/NAME" for each lineage: plain data that shares nothing with the fold."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,8 @@ class LaneInput:
 class TurnInput:
     """The turn's events and labels. Positions are places in the merged order, unique over both but for
     an event and the label it carries. `event_labels` are those carried labels (None: none yet);
-    None as a whole where labels have their own topic."""
+    None as a whole where labels have their own topic. `forgets` are ids to forget once the records of
+    lower positions are taken, in order."""
 
     turn: Turn
     events: Batch
@@ -47,7 +48,7 @@ class TurnInput:
     label_values: list[Any]
     label_ts_ms: IntArray
     label_positions: IntArray
-    forgets: list[str]
+    forgets: list[tuple[int, str]]
     lanes: Sequence[LaneInput]
     rejects: list[tuple[Place, BadRecord]]
     _event_lanes: IntArray
@@ -98,6 +99,30 @@ class TurnInput:
             self._label_rows,
         )
 
+    def split(self, places: Sequence[int]) -> Iterator[TurnInput]:
+        """The same in pieces: the records below each of these positions (which grow), then the rest."""
+        events = [0, *np.searchsorted(self.event_positions, places).tolist(), len(self.events)]
+        labels = [0, *np.searchsorted(self.label_positions, places).tolist(), len(self.label_ids)]
+        for i in range(len(places) + 1):
+            own, other = slice(*events[i : i + 2]), slice(*labels[i : i + 2])
+            yield TurnInput(
+                self.turn,
+                self.events.take(np.arange(own.start, own.stop)),
+                self.event_positions[own],
+                None if self.event_labels is None else self.event_labels[own],
+                self.label_ids[other],
+                self.label_values[other],
+                self.label_ts_ms[other],
+                self.label_positions[other],
+                self.forgets,
+                self.lanes,
+                self.rejects,
+                self._event_lanes[own],
+                self._event_rows[own],
+                self._label_lanes[other],
+                self._label_rows[other],
+            )
+
 
 @dataclass(slots=True)
 class _Side:
@@ -126,13 +151,12 @@ def merge(turn: Turn, sources: Mapping[Lane, LaneInput], *, nothing: Batch, labe
     lanes = sorted(sources.values(), key=lambda s: (not s.holds_labels, s.lane))
     events, labels = _Side(), _Side()
     rejects: list[tuple[Place, BadRecord]] = []
-    forgets: list[str] = []
+    keys: list[IntArray] = []
     for index, source in enumerate(lanes):
         decoded = source.decoded
         if decoded.rejects:  # offsets cost time where a log must be asked for them
             offsets = source.records.offsets
             rejects.extend((Place(source.lane, int(offsets[row])), error) for row, error in decoded.rejects)
-        forgets.extend(name for _, name in decoded.forgets)
         if len(lanes) == 1:
             key = decoded.rows
         else:
@@ -141,6 +165,7 @@ def merge(turn: Turn, sources: Mapping[Lane, LaneInput], *, nothing: Batch, labe
                 if len(decoded.rows)
                 else decoded.rows
             )
+        keys.append(key)
         (labels if source.holds_labels else events).add(source, index, key)
     event_count, label_count = len(events.ids), len(labels.ids)
     if len(lanes) <= 1:
@@ -173,7 +198,7 @@ def merge(turn: Turn, sources: Mapping[Lane, LaneInput], *, nothing: Batch, labe
         labels.labels,
         label_ts,
         label_positions,
-        forgets,
+        _forgets(lanes, keys),
         lanes,
         rejects,
         event_lanes,
@@ -184,6 +209,25 @@ def merge(turn: Turn, sources: Mapping[Lane, LaneInput], *, nothing: Batch, labe
 
 
 _NONE = np.empty(0, dtype=np.int64)
+
+
+def _forgets(lanes: Sequence[LaneInput], keys: Sequence[IntArray]) -> list[tuple[int, str]]:
+    """Tombstones with how many records come before them in the merged order. `keys` are the times by which
+    each lane's good records were merged."""
+    found: list[tuple[int, str]] = []
+    for index, source in enumerate(lanes):
+        forgets = source.decoded.forgets
+        if not forgets:
+            continue
+        rows = np.array([row for row, _ in forgets])
+        before = np.searchsorted(source.decoded.rows, rows)
+        if len(lanes) > 1:
+            times = np.maximum.accumulate(source.records.timestamps_ms)[rows]
+            for other, key in enumerate(keys):
+                if other != index:
+                    before += np.searchsorted(key, times, side="right" if other < index else "left")
+        found.extend(zip(before.tolist(), (name for _, name in forgets), strict=True))
+    return sorted(found, key=lambda forget: forget[0])
 
 
 def _sorted_events(

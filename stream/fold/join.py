@@ -12,6 +12,8 @@ import numpy as np
 from core.config import JoinConfig
 from core.plain import BoolArray, IntArray, State
 
+_NEVER: int = np.iinfo(np.int64).min
+
 
 class Join:
     """Matches by id. The first event of an id counts, and its first label; later ones are counted as
@@ -27,8 +29,8 @@ class Join:
         self._early: dict[str, tuple[float, int]] = {}  # label id -> (label, ts)
         self._done: dict[str, float] = {}  # id -> label (NaN: it never came)
         self._done_before: dict[str, float] = {}  # the generation before
-        self.watermark_ms = np.iinfo(np.int64).min
-        self._swept_ms = np.iinfo(np.int64).min
+        self.watermark_ms = _NEVER
+        self._swept_ms = _NEVER
         self.counts: Counter[str] = Counter()
 
     def waiting(self) -> int:
@@ -131,12 +133,16 @@ class Join:
         """Which labels came more than `expire_after` after their event."""
         return label_ts_ms - event_ts_ms > self._config.expire_after
 
-    def advance(self, newest_ms: int, now_ms: int) -> bool:
-        """Moves the watermark to the newest record time, were it not too far ahead of the clock.
-        True where enough time went by to look for what expired."""
-        self.watermark_ms = max(self.watermark_ms, min(newest_ms, now_ms + self._config.max_ahead))
+    def believable(self, ts_ms: IntArray, now_ms: int) -> IntArray:
+        """The times that are not too far ahead of the clock."""
+        return ts_ms[ts_ms <= now_ms + self._config.max_ahead]
+
+    def advance(self, ts_ms: IntArray, now_ms: int) -> bool:
+        """Moves the watermark to the newest of these record times that is believable. True where enough
+        time went by to look for what expired."""
+        self.watermark_ms = int(self.believable(ts_ms, now_ms).max(initial=self.watermark_ms))
         full = len(self._waiting) > self._config.capacity or len(self._early) > self._config.capacity
-        if self._swept_ms == np.iinfo(np.int64).min:
+        if self._swept_ms == _NEVER:
             self._swept_ms = self.watermark_ms
         due = self.watermark_ms - self._swept_ms > self._config.expire_after // 16
         if due or full:
@@ -170,10 +176,14 @@ class Join:
 
     def forget(self, name: str) -> int:
         """Everything about this id; its event's slot, or -1."""
-        self._early.pop(name, None)
+        if self._early.pop(name, None) is not None:
+            self.counts["forgotten_label"] += 1
         self._done.pop(name, None)
         self._done_before.pop(name, None)
-        return self._waiting.pop(name, -1)
+        slot = self._waiting.pop(name, -1)
+        if slot >= 0:
+            self.counts["forgotten_event"] += 1
+        return slot
 
     def state(self, slot_order: dict[int, int]) -> State:
         """Plain data; slots are written as places in the order of arrival."""

@@ -52,6 +52,8 @@ class Pending:
 
     def set_scores(self, lineage: str, slots: IntArray, scores: FloatArray) -> None:
         """What the lineage said about these rows. A class that came up since has score 0 in older rows."""
+        if scores.shape[1] == 0:  # no class known yet; that something was said must show nevertheless
+            scores = np.zeros((len(scores), 1))
         width = scores.shape[1]
         held = self.scores.get(lineage)
         if held is None:
@@ -129,6 +131,7 @@ class Pending:
         n = len(state["ids"])
         pending = cls(state["X"].shape[1], len(state["objects"]))
         if n == 0:
+            pending.scores = {name: scores.copy() for name, scores in state["scores"].items()}
             return pending
         rows = Batch(
             np.array(state["ids"], dtype=object),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.plain import IntArray
+from core.plain import BoolArray, IntArray
 
 
 class CountWindow:
@@ -17,21 +17,20 @@ class CountWindow:
     def push(self, slots: IntArray, positions: IntArray) -> tuple[IntArray, IntArray]:
         """Takes examples in order; returns those released and the positions at which they are: that of the
         example that closed their window."""
-        if self._count == 1:
+        if self._count == 1 and not len(self.open):
             return slots, positions
         held = len(self.open)
         waiting = np.concatenate([self.open, slots])
-        windows = len(waiting) // self._count
+        windows = len(waiting) // self._count if len(slots) else 0
         n = windows * self._count
         self.open = waiting[n:]
         if n == 0:
             return waiting[:0], positions[:0]
-        closers = np.arange(1, windows + 1) * self._count - 1 - held
+        # Windows that a smaller count closes after the fact are closed by the first example that comes.
+        closers = np.maximum(np.arange(1, windows + 1) * self._count - 1 - held, 0)
         return waiting[:n], np.repeat(positions[closers], self._count)
 
-    def discard(self, slot: int) -> bool:
-        """Takes this slot out of the open window; whether it was in it."""
-        keep = self.open != slot
-        found = not keep.all()
-        self.open = self.open[keep]
-        return bool(found)
+    def discard(self, rows: BoolArray) -> IntArray:
+        """Takes these out of the open window (a mask over `open`); returns their slots."""
+        gone, self.open = self.open[rows], self.open[~rows]
+        return gone
