@@ -1,0 +1,1 @@
+"""The commands: the only place that wires parts together and reads the environment."""

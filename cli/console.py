@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -15,15 +16,35 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False)
+_PIPED_WIDTH = 200  # a file has no edge to wrap at; tables take what they need
+
+# No markup: what is told may hold brackets of its own.
+out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+if not out.is_terminal and "COLUMNS" not in os.environ:
+    out.width = _PIPED_WIDTH
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on standard output, and nothing else."""
+    """One JSON value on standard output, and nothing else."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """A word to whoever looks on: said on a terminal only."""
+    if err.is_terminal:
+        err.print(text)
+
+
+def table(*columns: str) -> Table:
+    """A table whose cells wrap where the terminal is narrow; nothing is cut off."""
+    made = Table(*columns)
+    for column in made.columns:
+        column.overflow = "fold"
+    return made
 
 
 def progress(unit: str) -> Progress:

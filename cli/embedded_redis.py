@@ -19,16 +19,13 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from cli.tied import tied
 from core.errors import ConfigError, StoreUnavailable
 
 LOCK_S = 15.0  # the server of a program that was killed has this long to write down its data and go
 START_S = 120.0  # a long append-only file takes its time to load
 STOP_S = 60.0
 MAX_SOCKET_PATH = 100  # the system's limit is 104 to 108 bytes
-
-# Runs the command behind it, and ends it when standard input closes: however the program dies, the system
-# closes its end of the pipe. A parent-death signal would not do: it is bound to the starting thread.
-_TIED = 'exec 3<&0; "$@" 3<&- & c=$!; { read -r _ <&3; kill $c; } & wait $c; s=$?; kill $!; exit $s'
 
 
 def find_redis_server() -> str:
@@ -98,7 +95,7 @@ class EmbeddedRedis:
         lock = self._lock()
         try:
             self._process = subprocess.Popen(  # noqa: S603  # our own arguments
-                ["/bin/sh", "-c", _TIED, "sh", binary, *self._arguments()],
+                tied([binary, *self._arguments()]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

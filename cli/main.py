@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 from importlib.metadata import version
@@ -60,6 +61,7 @@ def riverrun() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command and exits: 0 done, 1 failed, 2 usage or configuration, 130 interrupted."""
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         riverrun.main(args=arguments, prog_name="riverrun", standalone_mode=False)
     except click.exceptions.Abort:
@@ -80,6 +82,11 @@ def main(arguments: list[str] | None = None) -> None:
         # Whoever read our output has gone; nothing is left to say to anybody.
         sys.stderr.close()
         sys.exit(1)
+
+
+def _terminated(number: int, frame: object) -> None:  # noqa: ARG001  # a handler's signature
+    """Ends commands that have no way of their own through their `with` blocks: nothing is left behind."""
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from cli.load_config import Check, load_config
+from cli.load_config import Check, load_config, pick_model
+from cli.running import with_running
 from core.config import Config, ModelConfig
 from core.errors import ConfigError
 from snapshots.open_store import Store, open_store
 from stream.log.log import Log
 from stream.log.open_log import open_log
 
-EMBEDDED = "embedded://"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -34,6 +35,18 @@ def config_option(command: F) -> F:
     return option(command)
 
 
+def data_option(command: F) -> F:
+    """`--data DIR`."""
+    option = click.option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        envvar="RIVERRUN_DATA",
+        show_envvar=True,
+        help="Where `riverrun up` keeps what is embedded; riverrun-data beside the configuration otherwise.",
+    )
+    return option(command)
+
+
 def json_option(command: F) -> F:
     """`--json`."""
     return click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")(
@@ -44,6 +57,11 @@ def json_option(command: F) -> F:
 def read_config(path: Path | None) -> Config:
     """The configuration, its learners, detectors and buffers checked too. Raises ConfigError."""
     return load_config(path, os.environ, checks=model_checks())
+
+
+def read_running(path: Path | None, data: Path | None) -> Config:
+    """The same, with what `riverrun up` runs in place of what is embedded. Raises NothingRuns too."""
+    return with_running(read_config(path), path, data)
 
 
 def model_checks() -> list[Check]:
@@ -72,26 +90,26 @@ def model_checks() -> list[Check]:
     return [learner, detectors, buffer]
 
 
-def open_services(config: Config) -> tuple[Log, Store]:
-    """The log and the store that the configuration names. Raises ConfigError."""
-    problems = [
-        f"{name}.url: none given; the embedded default lives only inside `riverrun up` and `riverrun demo`, "
-        f"name a server such as {example}"
-        for name, url, example in (
-            ("log", config.log.url, "kafka://localhost:9092"),
-            ("store", config.store.url, "redis://localhost:6379/0"),
-        )
-        if url == EMBEDDED
-    ]
-    if problems:
-        raise ConfigError(problems)
-    return open_log(config.log.url, config.log.options), open_store(config.store.url)
+@contextmanager
+def services(config: Config) -> Iterator[tuple[Log, Store]]:
+    """The log and the store that the configuration names, closed at the end. Raises ConfigError."""
+    with ExitStack() as closing:
+        log = open_log(config.log.url, config.log.options)
+        closing.callback(log.close)
+        store = open_store(config.store.url)
+        closing.callback(store.close)
+        yield log, store
+
+
+def create_topics(log: Log, models: Iterable[ModelConfig]) -> None:
+    """Makes the topics of these models where they are not there."""
+    for model in models:
+        for topic in filter(None, (model.events, model.labels)):
+            log.create(topic)
 
 
 def choose_models(config: Config, names: Sequence[str]) -> dict[str, ModelConfig]:
     """The named models, or all. Raises UnknownModel."""
-    from cli.load_config import pick_model
-
     return dict(pick_model(config, name) for name in names) if names else dict(config.models)
 
 

@@ -1,0 +1,1 @@
+"""Which lineage serves in which role: evidence, promotion policy, routing."""

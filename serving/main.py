@@ -8,6 +8,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from types import FrameType
 
 import uvicorn
 from prometheus_client import CollectorRegistry
@@ -94,11 +95,12 @@ class PredictionServer:
             )
         )
 
-    def run(self, on_listening: Callable[[str, int], None] | None = None) -> None:
+    def run(self, on_listening: Callable[[str, int], None] | None = None) -> int | None:
         """Serves until `stop`, SIGTERM or SIGINT: then takes no new connections, answers what has begun
-        (for at most `drain_s`), and returns. `on_listening` gets the address once connections are taken;
-        models load meanwhile, `/readyz` tells. Raises ConfigError where the address cannot be had.
-        The store, and whatever `append` writes to, stay open: their owner closes them."""
+        (for at most `drain_s`), and returns which signal it was, None where it was `stop`. `on_listening`
+        gets the address once connections are taken; models load meanwhile, `/readyz` tells. Raises
+        ConfigError where the address cannot be had. The store, and whatever `append` writes to, stay open:
+        their owner closes them."""
         self._server.on_listening = on_listening
         self._mirror.start()
         self.cache.start()
@@ -111,6 +113,7 @@ class PredictionServer:
             self.cache.close()
             self._mirror.close()
             self._app.close()
+        return self._server.ended_by
 
     def stop(self) -> None:
         """Asks `run` to drain and return."""
@@ -128,9 +131,10 @@ def run_server(
     factories: Collection[str] = (),
     registry: CollectorRegistry | None = None,
     on_listening: Callable[[str, int], None] | None = None,
-) -> None:
-    """Runs a predictor in this thread until SIGTERM or SIGINT. `factories`: the learner kinds
-    "module:function" that snapshots may ask for, from the configuration. See PredictionServer."""
+) -> int | None:
+    """Runs a predictor in this thread until SIGTERM or SIGINT, and returns which it was. `factories`: the
+    learner kinds "module:function" that snapshots may ask for, from the configuration. See
+    PredictionServer."""
     server = PredictionServer(
         store,
         models,
@@ -141,11 +145,16 @@ def run_server(
         factories=factories,
         registry=registry,
     )
-    server.run(on_listening)
+    return server.run(on_listening)
 
 
 class _Server(uvicorn.Server):
     on_listening: Callable[[str, int], None] | None = None
+    ended_by: int | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.ended_by = self.ended_by or sig
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         await super().startup(sockets=sockets)  # type: ignore[arg-type]

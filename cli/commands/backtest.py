@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from cli.console import out, print_json, progress
+from cli.console import out, print_json, progress, table
 from cli.file_events import FileEvents
 from cli.load_config import pick_model
 from cli.wiring import config_option, json_option, read_config
@@ -77,13 +77,13 @@ def show(name: str, report: BacktestReport) -> None:
 
 def quality(metrics: Mapping[str, float | None], baselines: Mapping[str, Any]) -> Table:
     """Metrics with the baselines behind them."""
-    table = Table("metric", "value", "no change", "majority or mean")
+    told = table("metric", "value", "no change", "majority or mean")
     against = "accuracy" if "majority" in baselines else "mae"
     usual = baselines.get("majority", baselines.get("mean"))
     for metric, value in metrics.items():
         row = (baselines.get("no_change"), usual) if metric == against else (None, None)
-        table.add_row(metric, _number(value), *map(_number, row))
-    return table
+        told.add_row(metric, _number(value), *map(_number, row))
+    return told
 
 
 def _number(value: float | None) -> str:

@@ -6,25 +6,26 @@ import os
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import ValidationError
 
 from cli.commands.backtest import quality
 from cli.commands.models import headline
-from cli.console import err, out, print_json, progress
+from cli.console import note, out, print_json, progress
 from cli.demo.run import Demo, Outcome, Progress
-from cli.demo_data import ROWS, demo_model
+from cli.demo_data import NAME, ROWS, demo_model
 from cli.embedded_redis import EmbeddedRedis
-from cli.wiring import json_option
+from cli.env_overlay import PREFIX, overlay
+from cli.wiring import json_option, services
 from core.config import Config, LogConfig, StoreConfig
 from core.errors import ConfigError
-from snapshots.open_store import open_store
-from stream.log.open_log import open_log
 
 _CHANGES_TOLD = 12
+_OF_THE_LOG = f"{PREFIX}LOG__"
 
 
 @click.command("demo", help="The whole loop on bundled real data: flights that leave New York, learned live.")
@@ -35,14 +36,9 @@ _CHANGES_TOLD = 12
 @json_option
 def command(events: int, kafka: bool, as_json: bool) -> None:
     """Ends with a report; everything in it was measured in this run."""
-    if not as_json:
-        err.print(f"Starting a log, a store, a trainer and a predictor; then {events:,} flights of 2013.")
-    with _services(_broker() if kafka else None) as (folder, config), ExitStack() as closing:
-        log = open_log(config.log.url, config.log.options)
-        closing.callback(log.close)
-        store = open_store(config.store.url)
-        closing.callback(store.close)
-        demo = Demo(folder, config, log, store, events)
+    note(f"Starting a log, a store, a trainer and a predictor; then {events:,} flights of 2013.")
+    with _services(_broker() if kafka else None) as (folder, config), services(config) as (log, store):
+        demo = Demo(folder, config, log, store, events, _environ(kafka))
         with progress("events") as bar:
             task = bar.add_task("learning", total=demo.rows, note="")
 
@@ -58,32 +54,42 @@ def command(events: int, kafka: bool, as_json: bool) -> None:
         show(outcome, report)
 
 
-def _broker() -> str:
-    url = os.environ.get("RIVERRUN__LOG__URL", "kafka://localhost:9092")
-    if not url.startswith("kafka://"):
-        raise ConfigError("RIVERRUN__LOG__URL: kafka://host:port for `--kafka`")
-    return url
+def _broker() -> LogConfig:
+    """The [log] of the environment alone: the demo brings its own configuration."""
+    data: dict[str, Any] = {"log": {"url": "kafka://localhost:9092"}}
+    given = {name: value for name, value in os.environ.items() if name.upper().startswith(_OF_THE_LOG)}
+    _, problems = overlay(data, given)
+    if problems:
+        raise ConfigError(problems)
+    try:
+        config = LogConfig.model_validate(data["log"])
+    except ValidationError:
+        raise ConfigError(f"{_OF_THE_LOG}...: not the settings of a log") from None
+    if not config.url.startswith("kafka://"):
+        raise ConfigError(f"{_OF_THE_LOG}URL: kafka://host:port for `--kafka`")
+    return config
+
+
+def _environ(kafka: bool) -> dict[str, str]:
+    """What the demo's processes inherit: of the program's own settings, only how to reach the broker."""
+
+    def fits(name: str) -> bool:
+        return not name.startswith(PREFIX) or (kafka and name.startswith(f"{_OF_THE_LOG}OPTIONS__"))
+
+    return {name: value for name, value in os.environ.items() if fits(name.upper())}
 
 
 @contextmanager
-def _services(kafka: str | None) -> Iterator[tuple[Path, Config]]:
+def _services(kafka: LogConfig | None) -> Iterator[tuple[Path, Config]]:
     with tempfile.TemporaryDirectory(prefix="riverrun-demo-") as name, EmbeddedRedis() as server:
-        # On a shared broker each run has topics of its own.
-        run = "" if kafka is None else f"-{uuid.uuid4().hex[:8]}"
         model = demo_model()
+        log = LogConfig(url=server.url)
         if kafka is not None:
-            topics = {"RIVERRUN__MODELS__FLIGHTS__EVENTS": model.events + run}
-            topics["RIVERRUN__MODELS__FLIGHTS__LABELS"] = f"{model.labels}{run}"
-            os.environ.update(topics)
-            model = model.model_copy(update={"events": model.events + run, "labels": f"{model.labels}{run}"})
-        yield (
-            Path(name),
-            Config(
-                log=LogConfig(url=kafka or server.url, prefix=f"riverrun{run}"),
-                store=StoreConfig(url=server.url),
-                models={"flights": model},
-            ),
-        )
+            run = f"-{uuid.uuid4().hex[:8]}"  # on a shared broker each run has topics of its own
+            log = kafka.model_copy(update={"prefix": f"{kafka.prefix}{run}"})
+            topics = {"events": model.events + run, "labels": f"{model.labels}{run}"}
+            model = model.model_copy(update=topics)
+        yield Path(name), Config(log=log, store=StoreConfig(url=server.url), models={NAME: model})
 
 
 def describe(outcome: Outcome) -> dict[str, Any]:

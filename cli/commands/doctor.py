@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 import redis
-from rich.markup import escape
+from rich.text import Text
 
 from cli.console import out, print_json
-from cli.wiring import EMBEDDED, config_option, json_option, read_config
+from cli.processes import direct
+from cli.running import EMBEDDED, data_folder, look
+from cli.wiring import config_option, data_option, json_option, read_config
 from core.config import Config
 from core.errors import ConfigError, RiverrunError, UnknownTopic
 from snapshots.open_store import Store, open_store, redacted
@@ -34,81 +35,100 @@ class Check:
 
 @click.command("doctor", help="Check the configuration, the services and their settings, in words.")
 @config_option
+@data_option
 @json_option
-def command(config_path: Path | None, as_json: bool) -> None:
+def command(config_path: Path | None, data: Path | None, as_json: bool) -> None:
     """Fails where a check fails."""
-    checks = list(examine(config_path))
+    checks = list(examine(config_path, data_folder(config_path, data)))
     well = all(check.ok for check in checks)
     if as_json:
         print_json({"ok": well, "checks": [asdict(check) for check in checks]})
     else:
         for check in checks:
-            mark = "[green]ok[/]" if check.ok else "[red]NO[/]"
-            out.print(f"{mark} {check.name}: {escape(check.detail)}")
+            mark = Text("ok", "green") if check.ok else Text("NO", "red")
+            out.print(mark, f"{check.name}: {check.detail}")
             if not check.ok and check.fix:
-                out.print(f"   {check.fix}")
+                out.print(f"   to do: {check.fix}")
     if not well:
         raise SystemExit(1)
 
 
-def examine(config_path: Path | None) -> Iterator[Check]:
-    """Every check, in the order in which things build on each other."""
+def examine(config_path: Path | None, folder: Path) -> Iterator[Check]:
+    """Every check, in the order in which things build on each other. `folder`: where `up` keeps what is
+    embedded."""
     try:
         config = read_config(config_path)
     except ConfigError as error:
         yield from (Check("configuration", False, problem, "edit the file") for problem in error.problems)
         return
-    yield Check("configuration", True, f"{len(config.models)} models: {', '.join(config.models)}")
-    yield from _log(config)
-    yield from _store(config)
-    yield _predictor(config)
+    named = ", ".join(config.models)
+    yield Check("configuration", True, f"{'model' if len(config.models) == 1 else 'models'} {named}")
+    running = look(folder)
+    if running:
+        yield Check("up", True, f"runs on {folder}")
+    yield from _log(config, _url(config.log.url, "log", running), folder)
+    yield from _store(config, _url(config.store.url, "store", running), folder)
+    yield _predictor(running.get("predictor") or f"http://{config.serving.host}:{config.serving.port}")
 
 
-def _log(config: Config) -> Iterator[Check]:
-    if config.log.url == EMBEDDED:
-        yield Check("log", True, "embedded: started by `riverrun up`")
+def _url(configured: str, name: str, running: Mapping[str, str]) -> str:
+    return running.get(name, EMBEDDED) if configured == EMBEDDED else configured
+
+
+def _not_up(name: str, folder: Path) -> Check:
+    return Check(
+        name,
+        False,
+        f"embedded, and no `riverrun up` runs on {folder}",
+        f"start `riverrun up`, or name a server as {name}.url",
+    )
+
+
+def _log(config: Config, url: str, folder: Path) -> Iterator[Check]:
+    if url == EMBEDDED:
+        yield _not_up("log", folder)
         return
     try:
-        log = open_log(config.log.url, config.log.options)
+        log = open_log(url, config.log.options)
     except ConfigError as error:
         yield Check("log", False, str(error), "correct log.url or log.options")
         return
     try:
-        yield from _topics(config, log)
+        yield from _topics(config, log, url)
     finally:
         log.close()
 
 
-def _topics(config: Config, log: Log) -> Iterator[Check]:
+def _topics(config: Config, log: Log, url: str) -> Iterator[Check]:
     for name, model in config.models.items():
         for topic in filter(None, (model.events, model.labels)):
             try:
                 lanes = log.lanes(topic)
                 records = sum(following - oldest for oldest, following in map(log.bounds, lanes))
                 yield Check(
-                    "topic", True, f"{name}: {topic}, {len(lanes)} partitions, about {records:,} records"
+                    "topic", True, f"{name}: {topic}, {_count(len(lanes), 'partition')}, {records:,} records"
                 )
             except UnknownTopic as error:
                 yield Check("topic", False, f"{name}: {error}", f"create the topic {topic}")
             except RiverrunError as error:
-                yield Check("log", False, str(error), f"start the log at {redacted(config.log.url)}")
+                yield Check("log", False, str(error), f"start the log at {redacted(url)}")
                 return
 
 
-def _store(config: Config) -> Iterator[Check]:
-    if config.store.url == EMBEDDED:
-        yield Check("store", True, "embedded: started by `riverrun up`")
+def _store(config: Config, url: str, folder: Path) -> Iterator[Check]:
+    if url == EMBEDDED:
+        yield _not_up("store", folder)
         return
-    shown = redacted(config.store.url)
+    shown = redacted(url)
     try:
-        store = open_store(config.store.url)
+        store = open_store(url)
     except ConfigError as error:
         yield Check("store", False, str(error), "correct store.url")
         return
     try:
         store.ping()
         yield Check("store", True, f"{shown} answers")
-        yield from _redis_settings(config.store.url)
+        yield from _redis_settings(url)
         yield from _models(config, store)
     except RiverrunError as error:
         yield Check("store", False, str(error), f"start Redis at {shown}")
@@ -162,12 +182,17 @@ def _models(config: Config, store: Store) -> Iterator[Check]:
         )
 
 
-def _predictor(config: Config) -> Check:
-    url = f"http://{config.serving.host}:{config.serving.port}/readyz"
+def _predictor(base: str) -> Check:
+    url = f"{base.replace('//0.0.0.0:', '//127.0.0.1:')}/readyz"
     try:
-        with urllib.request.urlopen(url, timeout=2) as answer:  # an http address of our own making
+        with direct.open(url, timeout=2) as answer:
             return Check("predictor", True, f"{url} {answer.status}")
     except urllib.error.HTTPError as error:
         return Check("predictor", False, f"{url} {error.code}", "it serves, but has no model yet: see above")
     except OSError as error:
-        return Check("predictor", False, f"{url}: {error}", "start `riverrun serve`")
+        said = getattr(error, "reason", error)
+        return Check("predictor", False, f"{url}: {said}", "start `riverrun serve`")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cli.console import err
+from cli.console import note
 from cli.init_file import guess_config
 from core.errors import ConfigError
 
@@ -49,4 +49,4 @@ def command(
         output.write_text(text)
     except OSError as error:
         raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
-    err.print(f"wrote {output}; next: riverrun backtest {file} -c {output}")
+    note(f"wrote {output}; next: riverrun backtest {file} -c {output}")

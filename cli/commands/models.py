@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 import msgspec
-from rich.table import Table
 
-from cli.console import err, out, print_json
+from cli.console import note, out, print_json, table
 from cli.load_config import pick_model
-from cli.wiring import config_option, json_option, open_services, read_config
+from cli.running import with_running
+from cli.wiring import config_option, data_option, json_option, read_config, read_running, services
 from core.config import Config
 from core.errors import RiverrunError, UnknownModel
 from core.records import Lane
@@ -31,37 +31,34 @@ def command() -> None:
 
 @command.command("list", help="Every model's versions that serve, and in which role.")
 @config_option
+@data_option
 @json_option
-def list_models(config_path: Path | None, as_json: bool) -> None:
+def list_models(config_path: Path | None, data: Path | None, as_json: bool) -> None:
     """One row a role."""
-    config = read_config(config_path)
-    log, store = open_services(config)
-    try:
+    config = read_running(config_path, data)
+    with services(config) as (_, store):
         rows = [row for model in store.snapshots.models() for row in serving_rows(store, model)]
-    finally:
-        log.close()
-        store.close()
     if as_json:
         print_json(rows)
         return
-    table = Table("model", "version", "role", "lineage", "trained through", "quality")
+    told = table("model", "version", "role", "lineage", "trained through", "quality")
     for row in rows:
-        table.add_row(
+        told.add_row(
             row["model"], str(row["version"]), row["role"], row["lineage"], row["trained_through"] or "",
             headline(row["metrics"]),
         )  # fmt: skip
-    out.print(table if rows else "no model has a version yet")
+    out.print(told if rows else "no model has a version yet")
 
 
 @command.command("show", help="One model: roles, quality, counters, the last changes of role.")
 @click.argument("model")
 @config_option
+@data_option
 @json_option
-def show_model(model: str, config_path: Path | None, as_json: bool) -> None:
+def show_model(model: str, config_path: Path | None, data: Path | None, as_json: bool) -> None:
     """The newest version's manifest, and the audit."""
-    config = read_config(config_path)
-    log, store = open_services(config)
-    try:
+    config = read_running(config_path, data)
+    with services(config) as (_, store):
         versions = list(store.snapshots.versions(model))
         if not versions:
             raise UnknownModel(f'model "{model}": no version yet; is `riverrun train` running?')
@@ -82,9 +79,6 @@ def show_model(model: str, config_path: Path | None, as_json: bool) -> None:
                 for change in store.snapshots.audit(model, 20)
             ],
         }
-    finally:
-        log.close()
-        store.close()
     if as_json:
         print_json(shown)
         return
@@ -102,30 +96,32 @@ def show_model(model: str, config_path: Path | None, as_json: bool) -> None:
 @click.argument("model")
 @click.option("--lineage", help="Which one; may be left out where there is one challenger.")
 @config_option
+@data_option
 @json_option
-def promote(model: str, lineage: str | None, config_path: Path | None, as_json: bool) -> None:
+def promote(
+    model: str, lineage: str | None, config_path: Path | None, data: Path | None, as_json: bool
+) -> None:
     """Asks the trainer, and waits for its answer."""
-    _ask(model, {"do": "promote", "lineage": lineage}, config_path, as_json)
+    _ask(model, {"do": "promote", "lineage": lineage}, config_path, data, as_json)
 
 
 @command.command("rollback", help="Let the champion before this one serve again, now.")
 @click.argument("model")
 @config_option
+@data_option
 @json_option
-def rollback(model: str, config_path: Path | None, as_json: bool) -> None:
+def rollback(model: str, config_path: Path | None, data: Path | None, as_json: bool) -> None:
     """Asks the trainer, and waits for its answer."""
-    _ask(model, {"do": "rollback"}, config_path, as_json)
+    _ask(model, {"do": "rollback"}, config_path, data, as_json)
 
 
-def _ask(model: str, request: Mapping[str, Any], config_path: Path | None, as_json: bool) -> None:
+def _ask(
+    model: str, request: Mapping[str, Any], config_path: Path | None, data: Path | None, as_json: bool
+) -> None:
     config = read_config(config_path)
     pick_model(config, model)
-    log, store = open_services(config)
-    try:
+    with services(with_running(config, config_path, data)) as (log, store):
         answer = ask_trainer(config, log, store, model, request)
-    finally:
-        log.close()
-        store.close()
     if as_json:
         print_json(answer)
     elif answer["ok"]:
@@ -147,7 +143,7 @@ def ask_trainer(
     at = {lane: log.bounds(lane)[1] for lane in log.lanes(topic)}
     command_id = uuid.uuid4().hex
     store.commands.push(model, {"id": command_id, **request})
-    err.print("asked; waiting for the trainer")
+    note("asked; waiting for the trainer")
     for alert in _alerts(log, at, time.monotonic() + wait_s):
         if alert.get("command") == command_id:
             return {"ok": alert["ok"], "detail": alert["detail"]}

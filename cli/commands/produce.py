@@ -9,14 +9,16 @@ import click
 from cli.console import out, print_json, progress
 from cli.file_events import FileEvents
 from cli.load_config import pick_model
-from cli.produce import produce
-from cli.wiring import config_option, json_option, open_services, read_config
+from cli.produce import Sent, produce
+from cli.running import with_running
+from cli.wiring import config_option, create_topics, data_option, json_option, read_config, services
 from core.clock import SystemClock
 
 
 @click.command("produce", help="Send a file as events and labels.")
 @click.argument("file", type=click.Path(path_type=Path))
 @config_option
+@data_option
 @click.option("--model", help="Which model of the configuration; may be left out where there is one.")
 @click.option(
     "--rate",
@@ -29,6 +31,7 @@ from core.clock import SystemClock
 def command(
     file: Path,
     config_path: Path | None,
+    data: Path | None,
     model: str | None,
     rate: float | None,
     speed: float | None,
@@ -41,24 +44,18 @@ def command(
     config = read_config(config_path)
     name, chosen = pick_model(config, model)
     source = FileEvents(file, name, chosen, limit)
-    log, store = open_services(config)
-    try:
-        for topic in filter(None, (chosen.events, chosen.labels)):
-            log.create(topic)
-        with progress("rows") as bar:
-            task = bar.add_task(f"produce {name}", total=source.rows, note="")
-            counts = produce(
-                log,
-                source.chunks(),
-                rate,
-                speed,
-                lambda done: bar.update(task, completed=done.events, note=f"{done.labels:,} labels"),
-                SystemClock(),
-            )
-    finally:
-        log.close()
-        store.close()
+    with services(with_running(config, config_path, data)) as (log, _), progress("rows") as bar:
+        task = bar.add_task(f"produce {name}", total=source.rows, note="")
+
+        def tell(done: Sent) -> None:
+            bar.update(task, completed=done.events, note=f"{done.labels:,} labels")
+
+        create_topics(log, [chosen])
+        sent = produce(log, source.chunks(), rate, speed, tell, SystemClock())
     if as_json:
-        print_json({"model": name, "events": counts.events, "labels": counts.labels})
+        print_json({"model": name, "events": sent.events, "labels": sent.labels})
     else:
-        out.print(f"{name}: {counts.events:,} events, {counts.labels:,} labels")
+        pace = f" in {sent.seconds:.1f} s" if sent.seconds >= 1 else ""
+        out.print(f"{name}: {sent.events:,} events, {sent.labels:,} labels{pace}")
+    if sent.interrupted:
+        raise KeyboardInterrupt

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from prometheus_client import CollectorRegistry
 
-from cli.wiring import choose_models, config_option, log_to_stderr, open_services, read_config
+from cli.wiring import choose_models, config_option, data_option, log_to_stderr, read_running, services
 from core.clock import SystemClock
 from core.config import Config, ModelConfig
 from core.errors import RiverrunError
@@ -27,27 +27,27 @@ from stream.log.open_log import open_log
 
 @click.command("train", help="Learn from the log, model by model, until told to stop (SIGTERM).")
 @config_option
+@data_option
 @click.option("--model", "models", multiple=True, help="Only this model; may be given several times.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Overrides trainer.metrics_port.")
-def command(config_path: Path | None, models: tuple[str, ...], metrics_port: int | None) -> None:
+def command(
+    config_path: Path | None, data: Path | None, models: tuple[str, ...], metrics_port: int | None
+) -> None:
     """Runs one trainer a model, each in a thread."""
     log_to_stderr()
-    config = read_config(config_path)
+    config = read_running(config_path, data)
     chosen = choose_models(config, models)
-    log, store = open_services(config)
-    try:
-        run_trainers(
-            config, chosen, log, store, config.trainer.metrics_port if metrics_port is None else metrics_port
-        )
-    finally:
-        log.close()
-        store.close()
+    port = config.trainer.metrics_port if metrics_port is None else metrics_port
+    with services(config) as (log, store):
+        ended_by = run_trainers(config, chosen, log, store, port)
+    if ended_by == signal.SIGINT:
+        raise KeyboardInterrupt
 
 
 def run_trainers(
     config: Config, models: dict[str, ModelConfig], log: Log, store: Store, metrics_port: int
-) -> None:
-    """Trains until a signal, or until one trainer fails: then all stop, and its error is raised."""
+) -> int | None:
+    """Trains until a signal (returned), or until one fails: then all stop, and its error is raised."""
     clock = SystemClock()
     registry = CollectorRegistry()
     metrics = TrainerMetrics(registry, clock)
@@ -63,9 +63,15 @@ def run_trainers(
     ]
     failures: list[BaseException] = []
 
-    def stop_all(*_: object) -> None:
+    signals: list[int] = []
+
+    def stop_all() -> None:
         for trainer in trainers:
             trainer.stop()
+
+    def on_signal(number: int, _: object) -> None:
+        signals.append(number)
+        stop_all()
 
     def run(trainer: Trainer) -> None:
         try:
@@ -75,7 +81,7 @@ def run_trainers(
             stop_all()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop_all)
+        signal.signal(number, on_signal)
     threads = [threading.Thread(target=run, args=(trainer,), name="riverrun-train") for trainer in trainers]
     freeze_heap()
     for thread in threads:
@@ -89,3 +95,4 @@ def run_trainers(
     if failures:
         error = failures[0]
         raise error if isinstance(error, RiverrunError) else RuntimeError("a trainer failed") from error
+    return signals[0] if signals else None

@@ -83,6 +83,7 @@ def fetch_libs(libs: Path = HOME / "libs") -> Path:
             str(HERE / "pom.xml"),
             "dependency:copy-dependencies",
             f"-DoutputDirectory={libs}",
+            f"-Dmaven.repo.local={libs.parent / 'maven'}",  # nothing is written outside the project
         ],
         capture_output=True,
         text=True,
