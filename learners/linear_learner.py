@@ -26,11 +26,7 @@ DEFAULTS: Final[dict[str, float | int | bool]] = {
     "scale": True,
     "max_categories": 65_536,
 }
-_MODES: Final[dict[Task, int]] = {
-    "binary": kernels.LOGISTIC,
-    "regression": kernels.LINEAR,
-    "multiclass": kernels.SOFTMAX,
-}
+_MODES: Final[dict[Task, int]] = {"binary": 0, "regression": 1, "multiclass": 2}  # as states name them
 _FORMAT: Final = 1
 
 
@@ -75,26 +71,24 @@ class LinearLearner:
             raise ConfigError(found)
         chosen = {**DEFAULTS, **settings}
         self._mode = _MODES[task]
+        self._softmax, self._logistic = task == "multiclass", task == "binary"
+        self._known_width = {"binary": 2, "regression": 1, "multiclass": 0}[task]  # 0: as batches say
         self._settings = np.array(
             [chosen["lr"], chosen["intercept_lr"], chosen["l2"], chosen["scale"]], dtype=np.float64
         )
         numbers, categories, cap = len(schema.numeric), len(schema.categories), int(chosen["max_categories"])
         self._categories = categories
         if state is None:
-            outputs = 0 if self._mode == kernels.SOFTMAX else 1
+            outputs = 0 if self._softmax else 1
             self._vocabulary = Vocabulary(categories, cap)
-            self._counts = np.zeros(numbers, dtype=np.int64)
-            self._means = np.zeros(numbers)
-            self._variances = np.zeros(numbers)
-            self._weights = np.zeros((numbers, outputs))
+            self._table = np.zeros((kernels.WEIGHTS + outputs, numbers))
             self._category_weights = np.zeros((self._vocabulary.slots, outputs))
-            self._bias = np.zeros(outputs)
-            self._seen = np.zeros(outputs, dtype=np.bool_)
+            self._outputs = np.zeros((2, outputs))
             self._scalars = np.array([1.0, 0.0])
         else:
             self._restore(state, numbers, categories, cap)
         # Without scaling, values pass as they are: mean 0, deviation 1.
-        self._stds = np.sqrt(self._variances) if chosen["scale"] else np.ones(numbers)
+        self._table[kernels.STD] = np.sqrt(self._table[kernels.VARIANCE]) if chosen["scale"] else 1.0
 
     @property
     def refused(self) -> int:
@@ -108,20 +102,14 @@ class LinearLearner:
 
     def predict(self, batch: Batch) -> Predictions:
         """See Learner."""
-        out = np.empty((len(batch.ids), self._width(batch.n_classes)))
-        kernels.predict(
-            self._mode,
-            _plain(batch.X),
-            self._vocabulary.known(batch.objects) if self._categories else _no_codes(len(batch.ids)),
-            self._means,
-            self._stds,
-            self._weights,
-            self._category_weights,
-            self._bias,
-            self._seen,
-            self._scalars,
-            out,
-        )
+        X, n = batch.X, len(batch.ids)
+        codes = self._vocabulary.known(batch.objects) if self._categories else _no_codes(n)
+        out = np.empty((n, self._known_width or batch.n_classes))
+        model = (self._table, self._category_weights, self._outputs, self._scalars)
+        if self._softmax:
+            kernels.predict_classes(_plain(X), codes, *model, out)
+        else:
+            kernels.predict(self._logistic, _plain(X), codes, *model, out)
         return Predictions(out)
 
     def learn(self, batch: Batch) -> None:
@@ -146,20 +134,20 @@ class LinearLearner:
 
     def state(self) -> State:
         """See Learner."""
-        table = self._category_weights[: self._vocabulary.slots]
+        table, slots = self._table, self._category_weights[: self._vocabulary.slots]
         return {
             "kind": "linear",
             "format": _FORMAT,
             "mode": self._mode,
-            "counts": self._counts.copy(),
-            "means": self._means.copy(),
-            "variances": self._variances.copy(),
-            "weights": self._weights.copy(),
+            "counts": table[kernels.COUNT].astype(np.int64),
+            "means": table[kernels.MEAN].copy(),
+            "variances": table[kernels.VARIANCE].copy(),
+            "weights": table[kernels.WEIGHTS :].T.copy(),
             "vocabulary": self._vocabulary.state(),
-            "category_weights": table[OVERFLOW:].copy(),
-            "shared_weights": table[:OVERFLOW].copy() if self.overflowed else table[:0].copy(),
-            "bias": self._bias.copy(),
-            "seen": self._seen.copy(),
+            "category_weights": slots[OVERFLOW:].copy(),
+            "shared_weights": slots[:OVERFLOW].copy() if self.overflowed else slots[:0].copy(),
+            "bias": self._outputs[kernels.BIAS].copy(),
+            "seen": self._outputs[kernels.SEEN] > 0.0,
             "shrink": float(self._scalars[kernels.SHRINK]),
             "refused": self.refused,
         }
@@ -171,30 +159,27 @@ class LinearLearner:
                 f"not linear, {_FORMAT}, {self._mode}"
             )
         self._vocabulary = Vocabulary(categories, cap, state["vocabulary"])
-        self._counts = state["counts"].copy()
-        self._means = state["means"].copy()
-        self._variances = state["variances"].copy()
-        self._weights = state["weights"].copy()
-        self._bias = state["bias"].copy()
-        self._seen = state["seen"].copy()
+        bias, seen = state["bias"], state["seen"]
+        outputs = len(bias)
+        parts = (state["counts"], state["means"], state["variances"], state["weights"])
+        shapes = tuple(part.shape for part in parts)
+        if shapes != ((numbers,), (numbers,), (numbers,), (numbers, outputs)) or len(seen) != outputs:
+            raise CorruptSnapshot(
+                f"state of a linear learner: shapes {shapes} for {numbers} numeric features"
+            )
+        self._table = np.zeros((kernels.WEIGHTS + outputs, numbers))
+        self._table[kernels.COUNT], self._table[kernels.MEAN], self._table[kernels.VARIANCE] = parts[:3]
+        self._table[kernels.WEIGHTS :] = state["weights"].T
+        self._outputs = np.array([bias, seen], dtype=np.float64)
         self._scalars = np.array([state["shrink"], float(state["refused"])])
-        outputs = len(self._bias)
         table = np.zeros((self._vocabulary.slots, outputs))
         table[OVERFLOW:] = state["category_weights"]
         shared = state["shared_weights"]
         table[: len(shared)] = shared
         self._category_weights = table
-        shapes = (self._counts.shape, self._means.shape, self._variances.shape, self._weights.shape)
-        if shapes != ((numbers,), (numbers,), (numbers,), (numbers, outputs)) or len(self._seen) != outputs:
-            raise CorruptSnapshot(
-                f"state of a linear learner: shapes {shapes} for {numbers} numeric features"
-            )
-
-    def _width(self, n_classes: int) -> int:
-        return (2, 1, n_classes)[self._mode]
 
     def _out(self, n: int, examples: Batch) -> FloatArray:
-        return np.empty((n, self._width(examples.n_classes)))
+        return np.empty((n, self._known_width or examples.n_classes))
 
     def _prepare(self, examples: Batch) -> IntArray:
         """Codes of examples about to be learned, with room for their new categories and classes."""
@@ -203,16 +188,15 @@ class LinearLearner:
         codes = (
             self._vocabulary.learned(examples.objects) if self._categories else _no_codes(len(examples.ids))
         )
-        outputs = len(self._bias)
-        if self._mode == kernels.SOFTMAX and len(examples.y):
+        outputs = self._outputs.shape[1]
+        if self._softmax and len(examples.y):
             outputs = max(outputs, int(examples.y.max()) + 1)
         slots = len(self._category_weights)
         if self._vocabulary.slots > slots:
             slots = max(self._vocabulary.slots, slots + slots // 2)
-        if outputs > len(self._bias):
-            self._weights = _grown(self._weights, len(self._weights), outputs)
-            self._bias = np.concatenate([self._bias, np.zeros(outputs - len(self._bias))])
-            self._seen = np.concatenate([self._seen, np.zeros(outputs - len(self._seen), dtype=np.bool_)])
+        if outputs > self._outputs.shape[1]:
+            self._table = _grown(self._table, kernels.WEIGHTS + outputs, self._table.shape[1])
+            self._outputs = _grown(self._outputs, 2, outputs)
         if self._category_weights.shape != (slots, outputs):
             self._category_weights = _grown(self._category_weights, slots, outputs)
         return codes
@@ -232,26 +216,12 @@ class LinearLearner:
             or len(order) != len(X) + len(known)
         ):
             raise ValueError(f"an order of {len(order)} for {len(X)} events and {len(examples)} examples")
-        kernels.interleave(
-            self._mode,
-            self._settings,
-            order,
-            _plain(X),
-            codes,
-            _plain(examples.X),
-            known,
-            examples.y.astype(np.float64),
-            self._counts,
-            self._means,
-            self._variances,
-            self._stds,
-            self._weights,
-            self._category_weights,
-            self._bias,
-            self._seen,
-            self._scalars,
-            out,
-        )
+        rows = (order, _plain(X), codes, _plain(examples.X), known, examples.y.astype(np.float64))
+        model = (self._table, self._category_weights, self._outputs, self._scalars)
+        if self._softmax:
+            kernels.interleave_classes(self._settings, *rows, *model, out)
+        else:
+            kernels.interleave(self._logistic, self._settings, *rows, *model, out)
 
 
 def _plain(X: FloatArray) -> FloatArray:
