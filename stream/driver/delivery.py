@@ -16,7 +16,7 @@ from stream.fold.inputs import Place, TurnInput
 from stream.log.log import Log
 
 DEADLETTER, ALERTS, PREDICTIONS = "deadletter", "alerts", "predictions"
-_KEPT_WHEN_TOO_LARGE = 65_536
+_KEPT_WHEN_TOO_LARGE, _KEPT_WHEN_TINY = 65_536, 512
 _encode = msgspec.json.Encoder().encode
 
 
@@ -69,9 +69,19 @@ class Delivery:
         except LogError as error:
             if error.retriable:
                 raise
-            # Some letter is larger than the topic takes: keep its start, and say what it was.
+            # Some letter is larger than the topic takes.
             for letter in letters:
-                self._log.append(topic, [_shortened(letter)])
+                self._one_by_one(topic, letter)
+
+    def _one_by_one(self, topic: str, letter: OutRecord) -> None:
+        """As it is where the topic takes it, else its start, else what its headers say."""
+        for kept in (None, _KEPT_WHEN_TOO_LARGE, _KEPT_WHEN_TINY, 0):
+            try:
+                return self._log.append(topic, [letter if kept is None else _shortened(letter, kept)])
+            except LogError as error:
+                if error.retriable or kept == 0:
+                    raise
+        return None
 
     def _letter(
         self, inputs: TurnInput, place: Place, error: BadRecord, marks: tuple[tuple[str, bytes], ...]
@@ -116,9 +126,9 @@ def _origin(lane: Lane, offset: int, error: BadRecord) -> tuple[tuple[str, bytes
     )
 
 
-def _shortened(letter: OutRecord) -> OutRecord:
-    value = letter.value or b""
-    if len(value) <= _KEPT_WHEN_TOO_LARGE:
-        return letter
-    size = ("riverrun-truncated-from", str(len(value)).encode())
-    return OutRecord(value[:_KEPT_WHEN_TOO_LARGE], letter.key, headers=(*letter.headers, size))
+def _shortened(letter: OutRecord, kept: int) -> OutRecord:
+    """With the first bytes of its value, its key where that is no larger, and the size that the value had."""
+    size = ("riverrun-truncated-from", str(len(letter.value or b"")).encode())
+    value = None if letter.value is None else letter.value[:kept]
+    key = None if letter.key is None or len(letter.key) > kept else letter.key
+    return OutRecord(value, key, headers=(*letter.headers, size))

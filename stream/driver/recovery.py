@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from core.config import ModelConfig
 from core.errors import ConfigError, CorruptSnapshot, OffsetOutOfRange
 from core.records import Lane, Turn
 from snapshots.codec import decode
-from snapshots.store import Journal, SnapshotStore
+from snapshots.store import Journal, Snapshot, SnapshotStore
 from stream.driver.manifest import read_offsets
 from stream.driver.reading import LaneReader
 from stream.fold.effects import Effects
@@ -45,16 +45,24 @@ def step(
 
 
 def recover(
-    model: str, config: ModelConfig, log: Log, store: SnapshotStore, journal: Journal, limit: int
+    model: str,
+    config: ModelConfig,
+    log: Log,
+    store: SnapshotStore,
+    journal: Journal,
+    limit: int,
+    beat: Callable[[], object] = lambda: None,
 ) -> Recovered:
     """The fold as the journal's last turn left it. A snapshot that cannot be read gives way to the one
-    before it. Raises ConfigError where the configuration no longer fits the state, OffsetOutOfRange
-    where the log lost records that are needed, LogUnavailable, StoreUnavailable."""
+    before it. `beat` is called before each turn, as recovery may outlast a lease. Raises ConfigError where
+    the configuration no longer fits the state, OffsetOutOfRange where the log lost records that are
+    needed, LogUnavailable, StoreUnavailable."""
     fold, offsets, version = _load(model, config, store)
     turns = journal.read(model, fold.turn)
     reader = LaneReader(log, config, limit)
     last: tuple[TurnInput, Effects] | None = None
     for turn in turns:
+        beat()
         if turn.number != fold.turn + 1:
             raise CorruptSnapshot(
                 f"model {model}: after turn {fold.turn} the journal goes on with turn {turn.number}"
@@ -71,12 +79,7 @@ def _load(model: str, config: ModelConfig, store: SnapshotStore) -> tuple[Fold, 
     for version in reversed(store.versions(model)):
         try:
             snapshot = store.load(model, version)
-            digest = config.schema_().digest()
-            if snapshot.manifest["schema_digest"] != digest or snapshot.manifest["task"] != config.task:
-                raise ConfigError(
-                    f"models.{model}: features or task differ from those of version {version}; "
-                    "give the changed model another name, or remove its versions"
-                )
+            _check_same(model, config, snapshot)
             fold = Fold.from_parts(config, {name: decode(data) for name, data in snapshot.parts.items()})
             return fold, read_offsets(snapshot.manifest), version
         except CorruptSnapshot as error:
@@ -84,6 +87,25 @@ def _load(model: str, config: ModelConfig, store: SnapshotStore) -> tuple[Fold, 
     if problem is not None:
         raise problem
     return Fold(config), {}, 0
+
+
+def _check_same(model: str, config: ModelConfig, snapshot: Snapshot) -> None:
+    """Raises ConfigError where the model is not the one that was learned."""
+    manifest = snapshot.manifest
+    pairs = {
+        "task": (config.task, manifest["task"]),
+        "features": (config.schema_().digest(), manifest["schema_digest"]),
+        "classes": (config.class_values() or manifest["classes"], manifest["classes"]),
+        "learner": (config.learner.model_dump(), manifest["learner"]),
+        "events": (config.events, manifest["events"]),
+        "labels": (config.labels, manifest["labels"]),
+    }
+    changed = [name for name, (now, then) in pairs.items() if now != then]
+    if changed:
+        raise ConfigError(
+            f"models.{model}: {', '.join(changed)} not as in version {snapshot.version}; "
+            "give the changed model another name, or remove its versions"
+        )
 
 
 def _check_kept(log: Log, offsets: Mapping[Lane, int]) -> None:

@@ -134,8 +134,7 @@ class Trainer:
 
     def _train(self, owned: _Owned) -> None:
         while not self._stop.is_set():
-            self._watcher.alive(self._model)
-            self._keep_lease(owned)
+            self._keep_lease(owned.epoch)
             self._look_for_lanes(owned)
             inputs = self._next_inputs(owned)
             commands = self._commands()
@@ -158,7 +157,8 @@ class Trainer:
     ) -> None:
         started_s = self._clock.monotonic_s()
         ranges = {lane: (owned.offsets[lane], source.records.next_offset) for lane, source in inputs.items()}
-        self._settle()
+        if not self._settle():
+            return
         turn = Turn(owned.fold.turn + 1, ranges, self._clock.now_ms(), tuple(commands))
         if self._patiently(lambda: self._journal(turn, owned.epoch)) is None:
             return
@@ -180,20 +180,23 @@ class Trainer:
             deliver = partial(self._delivery.deliver, inputs, effects, classes)
             self._owed = _Owed(deliver, self._courier.submit(deliver))
 
-    def _settle(self) -> None:
+    def _settle(self) -> bool:
         """Waits until the effects of the turn before are in the log. No turn is journaled and no snapshot
         taken before: so what a crash may have left undelivered is what the last journaled turn brought
-        about, and recovery delivers that again. A stop gives up after a few tries."""
-        owed, self._owed = self._owed, None
+        about, and recovery delivers that again. A stop gives up after a few tries: False then."""
+        owed = self._owed
         if owed is None:
-            return
+            return True
         try:
             owed.running.result()
         except RiverrunError as error:
             if not error.retriable:
                 raise
             self._trouble(error)
-            self._patiently(lambda: _did(owed.deliver), tries_after_stop=3)
+            if self._patiently(lambda: _did(owed.deliver), tries_after_stop=3) is None:
+                return False
+        self._owed = None
+        return True
 
     def _journal(self, turn: Turn, epoch: int) -> bool:
         try:
@@ -201,7 +204,7 @@ class Trainer:
         except Conflict:
             # An earlier try may have been written although its answer was lost.
             written = self._stores.journal.read(self._model, turn.number - 1)
-            if len(written) != 1 or dict(written[0].ranges) != dict(turn.ranges):
+            if len(written) != 1 or not _same(written[0], turn):
                 raise
         return True
 
@@ -225,8 +228,9 @@ class Trainer:
         self._looked_at_s = now_s
         lanes = self._patiently(lambda: lanes_of(self._log, self._config), tries=1)
         new = [lane for lane in lanes or [] if lane not in owned.offsets]
-        if new:
-            owned.offsets.update({lane: self._log.bounds(lane)[0] for lane in new})
+        oldest = self._patiently(lambda: {lane: self._log.bounds(lane)[0] for lane in new}, tries=1)
+        if new and oldest:
+            owned.offsets.update(oldest)
             _log.info("model %s: new lanes %s", self._model, ", ".join(map(str, new)))
 
     def _publish_when_due(self, owned: _Owned) -> None:
@@ -237,7 +241,8 @@ class Trainer:
             self._publish(owned)
 
     def _publish(self, owned: _Owned) -> None:
-        self._settle()
+        if not self._settle():
+            return
         self._published_at_s = self._clock.monotonic_s()
         self._dirty = False
         fold = owned.fold
@@ -259,7 +264,6 @@ class Trainer:
             self._watcher.published(self._model, published)
 
     def _publish_last(self, owned: _Owned) -> None:
-        self._settle()
         self._collect(owned, 30.0)
         if self._dirty and owned.fold.learned:
             self._publish(owned)
@@ -290,7 +294,7 @@ class Trainer:
         stores = self._stores
         found = recover(
             self._model, self._config, self._log, stores.snapshots, stores.journal,
-            self._settings.max_turn_records,
+            self._settings.max_turn_records, lambda: self._keep_lease(epoch),
         )  # fmt: skip
         for lane in lanes:
             if lane not in found.offsets:
@@ -302,12 +306,13 @@ class Trainer:
         self._watcher.owned(self._model, epoch, found.replayed)
         return _Owned(epoch, found.fold, found.offsets, found.version)
 
-    def _keep_lease(self, owned: _Owned) -> None:
+    def _keep_lease(self, epoch: int) -> None:
+        self._watcher.alive(self._model)
         now_s = self._clock.monotonic_s()
         if now_s - self._renewed_at_s > self._settings.lease / 3000:
             lease_s = self._settings.lease / 1000
             renew = self._stores.ownership.renew
-            if self._patiently(lambda: _did(renew, self._model, self._owner, owned.epoch, lease_s)):
+            if self._patiently(lambda: _did(renew, self._model, self._owner, epoch, lease_s)):
                 self._renewed_at_s = now_s
 
     def _release(self, epoch: int) -> None:
@@ -342,6 +347,11 @@ class Trainer:
     def _trouble(self, error: RiverrunError) -> None:
         _log.warning("model %s: %s; trying again", self._model, error)
         self._watcher.trouble(self._model, error)
+
+
+def _same(one: Turn, other: Turn) -> bool:
+    rest = [(turn.number, turn.now_ms, list(turn.commands)) for turn in (one, other)]
+    return rest[0] == rest[1] and dict(one.ranges) == dict(other.ranges)
 
 
 def _did(do: Callable[..., None], *arguments: object) -> bool:

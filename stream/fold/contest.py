@@ -280,6 +280,7 @@ class Contest:
             "served": self.served.state(),
             "policy": self._policy.state(),
             "detectors": [detector.state() for detector in self._detectors],
+            "watched_by": list(self._config.drift.detectors),
             "acted_at": self._acted_at,
             "detections": self.detections,
             "drifts": [dict(found) for found in self.drifts],
@@ -305,10 +306,10 @@ class Contest:
         }
         contest.served = Scores.from_state(state["served"])
         contest._policy = Policy.from_state(config.rollout, state["policy"])
-        contest._detectors = [
-            build_detector(spec, saved)
-            for spec, saved in zip(config.drift.detectors, state["detectors"], strict=True)
-        ]
+        kept = list(state["detectors"])  # one that the configuration has since changed starts anew
+        for i, spec in enumerate(config.drift.detectors):
+            if spec in state["watched_by"]:
+                contest._detectors[i] = build_detector(spec, kept[state["watched_by"].index(spec)])
         contest._acted_at = state["acted_at"]
         for name in ("detections", "retrainings", "reason"):
             setattr(contest, name, state[name])

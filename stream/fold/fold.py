@@ -22,6 +22,7 @@ from stream.fold.pending import Pending
 from stream.fold.window import CountWindow
 
 FORMAT = 1
+_COMMANDS_KEPT = 1_000
 _NONE: IntArray = np.empty(0, dtype=np.int64)
 
 
@@ -49,6 +50,7 @@ class Fold:
         self.contest = Contest(config)
         self.dead_letters: dict[str, int] = {}
         self.unlabelled = 0
+        self.commands: list[str] = []  # ids of those obeyed of late
         self.nothing = Batch(objects([]), _NONE, np.empty((0, len(schema.numeric))), self.pending.objects[:0])
 
     def step(self, inputs: TurnInput) -> Effects:
@@ -57,7 +59,9 @@ class Fold:
         self.turn = inputs.turn.number
         self.now_ms = inputs.turn.now_ms
         for command in inputs.turn.commands:
-            self.contest.command(command, effects, self.learned)
+            if command["id"] not in self.commands:  # it comes again where its queue was not told in time
+                self.commands = [*self.commands, str(command["id"])][-_COMMANDS_KEPT:]
+                self.contest.command(command, effects, self.learned)
         times: list[IntArray] = []
         for piece in self._pieces(inputs):
             if piece.event_labels is None:
@@ -299,6 +303,7 @@ class Fold:
             "unlabelled": self.unlabelled,
             "trained_through_ms": self.trained_through_ms,
             "rng": self.rng.bit_generator.state,
+            "commands": list(self.commands),
             "classes": list(self.classes.values),
             "join": self.join.state(place),
             "pending": self.pending.state(),
@@ -321,6 +326,7 @@ class Fold:
             setattr(fold, name, state[name])
         fold.trained_through_ms = state["trained_through_ms"]
         fold.rng.bit_generator.state = state["rng"]
+        fold.commands = list(state["commands"])
         fold.classes = Classes(config, state["classes"])
         fold.join = Join.from_state(config.join, state["join"])
         fold.pending = Pending.from_state(state["pending"])
