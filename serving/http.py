@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from core.clock import Clock
 from core.errors import BadRecord, NotReady, StoreError, UnknownModel
+from core.plain import State
 from serving import describe
 from serving.asgi import (
     CLOSE,
@@ -58,6 +59,7 @@ class HttpApp:
         *,
         max_body_bytes: int = 1_000_000,
         body_timeout_s: float = 10.0,
+        contracts: Mapping[str, State] | None = None,
     ) -> None:
         self._cache, self._store = cache, store
         self._metrics, self._registry, self._clock = metrics, registry, clock
@@ -65,7 +67,7 @@ class HttpApp:
         self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="riverrun-http")
         bodies = BodyReader(max_body_bytes, body_timeout_s)
         self._predict = PredictRoute(cache, predictor, bodies, self._pool)
-        self._write = WriteRoute(cache, append, metrics, bodies, self._pool)
+        self._write = WriteRoute(cache, append, metrics, bodies, self._pool, contracts or {})
         self._routes = self._all_routes()
 
     def _all_routes(self) -> dict[str, Route]:

@@ -7,7 +7,7 @@ import gc
 import logging
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import FrameType
 
 import uvicorn
@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from core.clock import Clock, SystemClock
 from core.errors import ConfigError
+from core.plain import State
 from learners.registry import build
 from serving.http import HttpApp
 from serving.intake import Append
@@ -50,6 +51,7 @@ class PredictionServer:
         clock: Clock | None = None,
         build_learner: Build = build,
         factories: Collection[str] = (),
+        contracts: Mapping[str, State] | None = None,
     ) -> None:
         clock = clock or SystemClock()
         registry = registry if registry is not None else CollectorRegistry()
@@ -75,6 +77,7 @@ class PredictionServer:
             clock,
             max_body_bytes=max_body_bytes,
             body_timeout_s=body_timeout_s,
+            contracts=contracts,
         )
         self._server = _Server(
             uvicorn.Config(
@@ -129,12 +132,13 @@ def run_server(
     port: int = 8400,
     max_body_bytes: int = 1_000_000,
     factories: Collection[str] = (),
+    contracts: Mapping[str, State] | None = None,
     registry: CollectorRegistry | None = None,
     on_listening: Callable[[str, int], None] | None = None,
 ) -> int | None:
     """Runs a predictor in this thread until SIGTERM or SIGINT, and returns which it was. `factories`: the
-    learner kinds "module:function" that snapshots may ask for, from the configuration. See
-    PredictionServer."""
+    learner kinds "module:function" that snapshots may ask for, from the configuration. `contracts`: what
+    each model takes (see `core.contract`), for events and labels that come before its first version."""
     server = PredictionServer(
         store,
         models,
@@ -143,6 +147,7 @@ def run_server(
         port=port,
         max_body_bytes=max_body_bytes,
         factories=factories,
+        contracts=contracts,
         registry=registry,
     )
     return server.run(on_listening)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import Executor
 
 import msgspec
 
+from core.errors import NotReady
+from core.plain import State
 from serving.asgi import RETRY, BodyReader, Receive, Reply, Route, Scope, check_content_type, content_length
 from serving.intake import Append, Intake
-from serving.loading import Served
+from serving.interface import Interface
+from serving.loading import interface_of
 from serving.metrics import ServingMetrics
 from serving.model_cache import ModelCache
 from serving.problems import Problem
@@ -21,13 +25,21 @@ class WriteRoute:
     """Writes records to the log, all of a request or none, and answers 202 once the log has them."""
 
     def __init__(
-        self, cache: ModelCache, append: Append, metrics: ServingMetrics, bodies: BodyReader, pool: Executor
+        self,
+        cache: ModelCache,
+        append: Append,
+        metrics: ServingMetrics,
+        bodies: BodyReader,
+        pool: Executor,
+        contracts: Mapping[str, State],
     ) -> None:
         self._cache = cache
         self._append = append
         self._metrics = metrics
         self._read = bodies.read
         self._pool = pool
+        self._contracts = contracts
+        self._interfaces: dict[str, Interface] = {}
         self._encode = msgspec.json.Encoder().encode
         self._intakes: dict[tuple[str, str], Intake] = {}
         self._writing = 0
@@ -39,7 +51,7 @@ class WriteRoute:
                 check_content_type(value)
         body = await self._read(content_length(headers), receive)
         kind = route.kind
-        intake = self._intake(self._cache.get(route.model), kind)
+        intake = self._intake(route.model, kind)
         records = intake.read(body)
         if self._writing >= _MAX_WRITES:
             raise Problem(503, "busy", "too many requests wait for the log", headers=(RETRY,))
@@ -52,15 +64,27 @@ class WriteRoute:
         self._metrics.records[route.model, kind] += len(records)
         return Reply(self._encode({"accepted": len(records)}), 202)
 
-    def _intake(self, served: Served, kind: str) -> Intake:
-        manifest = served.champion.manifest
+    def _intake(self, model: str, kind: str) -> Intake:
+        manifest, interface = self._contract(model)
         if kind == "labels" and manifest["labels"] is None:
             raise Problem(
-                404, "no-labels-topic", f"{served.model!r} takes its label with the event: send it to /events"
+                404, "no-labels-topic", f"{model!r} takes its label with the event: send it to /events"
             )
-        known = self._intakes.get((served.model, kind))
-        if known is None or not known.fits(manifest, served.interface):
-            known = self._intakes[served.model, kind] = Intake(
-                manifest, served.interface, events=kind == "events"
-            )
+        known = self._intakes.get((model, kind))
+        if known is None or not known.fits(manifest, interface):
+            known = self._intakes[model, kind] = Intake(manifest, interface, events=kind == "events")
         return known
+
+    def _contract(self, model: str) -> tuple[State, Interface]:
+        """What the model takes: as its champion's manifest says, or the configuration while there is none:
+        somebody must be able to send the events that the first version learns from."""
+        try:
+            served = self._cache.get(model)
+        except NotReady:
+            manifest = self._contracts.get(model)
+            if manifest is None:
+                raise
+            if model not in self._interfaces:
+                self._interfaces[model] = interface_of(manifest)
+            return manifest, self._interfaces[model]
+        return served.champion.manifest, served.interface

@@ -9,6 +9,7 @@ import click
 
 from cli.console import err
 from cli.wiring import choose_models, config_option, data_option, log_to_stderr, read_running, services
+from core.contract import contract
 from serving.main import run_server
 
 
@@ -40,6 +41,7 @@ def command(
             port=config.serving.port if port is None else port,
             max_body_bytes=config.serving.max_body_bytes,
             factories=[m.learner.kind for m in chosen.values() if ":" in m.learner.kind],
+            contracts={name: contract(model) for name, model in chosen.items()},
             on_listening=listening,
         )
     if ended_by == signal.SIGINT:

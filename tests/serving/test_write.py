@@ -191,3 +191,14 @@ def test_a_log_that_fails_is_told_and_the_next_try_goes_through(
     assert running.predict({"features": GOOD}).status_code == 200
     assert post(running, "events", event).status_code == 202
     assert len(running.log) == 1
+
+
+def test_the_first_events_come_before_the_first_version(world: Any, serve: Serve) -> None:
+    """Else nobody could send over HTTP what the first version is to learn from."""
+    manifest = world.manifest([])
+    running = serve(world.store, contracts={"flights": manifest})
+    assert running.predict({"features": GOOD}).status_code == 503
+    assert post(running, "events", {"id": "e1", "features": GOOD}).status_code == 202
+    assert post(running, "labels", {"id": "e1", "label": True}).status_code == 202
+    assert post(running, "events", {"id": "e2", "features": {**GOOD, "dep": "x"}}).status_code == 422
+    assert [topic for topic, _ in running.log] == ["flights.events", "flights.labels"]
