@@ -126,7 +126,8 @@ def _tell(config: Config, base: str, folder: Path) -> None:
         out.print(f"{' and '.join(kept)}: embedded, kept in {folder}")
     out.print(f"messages: {folder / 'trainer.log'}, {folder / 'predictor.log'}")
     out.print(f"send data: riverrun produce FILE{which}")
-    out.print(f"ask: curl {base}/v1/models/{name}/predict -d '{_question(model)}'")
+    ask = f"curl -H content-type:application/json {base}/v1/models/{name}/predict"
+    out.print(f"ask: {ask} -d '{_question(model)}'")
     note("Ctrl-C ends everything; started again, it goes on where it was.")
 
 
