@@ -226,8 +226,7 @@ class LinearLearner:
 
 def _plain(X: FloatArray) -> FloatArray:
     """The matrix as the kernels are compiled for: C order, writeable."""
-    flags = X.flags
-    return X if flags.c_contiguous and flags.writeable else np.array(X, order="C")
+    return X if X.flags.carray else np.array(X, order="C")
 
 
 def _no_codes(n: int) -> IntArray:

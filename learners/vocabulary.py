@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ class Vocabulary:
 
     def __init__(self, features: int, cap: int, state: State | None = None) -> None:
         self._cap = cap
-        self._maps: list[dict[str | None, int]] = [{None: _MISSING} for _ in range(features)]
+        self._maps = [_Slots({None: _MISSING}) for _ in range(features)]
         self._size = 0
         self.overflowed = 0
         if state is not None:
@@ -43,19 +44,18 @@ class Vocabulary:
 
     def known(self, objects: ObjectArray) -> IntArray:
         """Slots [n, features] of values to predict from; -1: missing or never learned."""
-        if self.full:
-            codes = self._codes(objects, _UNKNOWN)
-            for i, j in np.argwhere(codes == _UNKNOWN).tolist():
-                codes[i, j] = _hashed(j, objects[i, j])
-            return codes
-        if len(objects) == 1:  # a request: array operations would take longer than the look-ups
-            row = objects[0].tolist()
-            return np.array([[known.get(v, _MISSING) for known, v in zip(self._maps, row, strict=True)]])
-        return self._codes(objects, _MISSING)
+        if not self.full:
+            return self._codes(objects, _MISSING)
+        codes = self._codes(objects, _UNKNOWN)
+        for i, j in np.argwhere(codes == _UNKNOWN).tolist():
+            codes[i, j] = _hashed(j, objects[i, j])
+        return codes
 
     def learned(self, objects: ObjectArray) -> IntArray:
         """Slots [n, features] of values about to be learned, new ones added row by row."""
         codes = self._codes(objects, _UNKNOWN)
+        if codes.size == 0 or codes.min() > _UNKNOWN:
+            return codes
         for i, j in np.argwhere(codes == _UNKNOWN).tolist():
             value = objects[i, j]
             slot = self._maps[j].get(value)
@@ -82,12 +82,24 @@ class Vocabulary:
             "overflowed": self.overflowed,
         }
 
-    def _codes(self, objects: ObjectArray, unknown: int) -> IntArray:
-        codes = np.empty((len(objects), len(self._maps)), dtype=np.int64)
-        for j, known in enumerate(self._maps):
-            get = known.get
-            codes[:, j] = [get(value, unknown) for value in objects[:, j].tolist()]
-        return codes
+    def _codes(self, objects: ObjectArray, absent: int) -> IntArray:
+        n = len(objects)
+        codes = np.empty((n, len(self._maps)), dtype=np.int64)
+        if n == 1:  # a request: array operations would take longer than the look-ups
+            for j, value in enumerate(objects.tolist()[0]):
+                codes[0, j] = self._maps[j].get(value, absent)
+            return codes
+        for j, known in enumerate(self._maps if n else ()):
+            # One call looks all of them up, in half the time of a call each.
+            codes[:, j] = np.fromiter(itemgetter(*objects[:, j].tolist())(known), np.int64, n)
+        return codes if absent == _UNKNOWN else np.maximum(codes, absent, out=codes)
+
+
+class _Slots(dict[str | None, int]):
+    """Slots of one feature's values, _UNKNOWN for those without."""
+
+    def __missing__(self, value: str | None) -> int:
+        return _UNKNOWN
 
 
 def _hashed(feature: int, value: str) -> int:
