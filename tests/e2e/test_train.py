@@ -37,7 +37,7 @@ def urls(url: str) -> dict[str, str]:
     return {"RIVERRUN__LOG__URL": url, "RIVERRUN__STORE__URL": url}
 
 
-def fill(log_url: str, folder: Path, limit: int | None = None, skip: int = 0) -> None:
+def fill(log_url: str, folder: Path, limit: int | None = None) -> None:
     """Puts the file's records into the log, as `riverrun produce` does."""
     model = load_config(folder / "riverrun.toml", {}).models["m"]
     log = open_log(log_url)
@@ -53,6 +53,15 @@ def manifest(url: str) -> dict[str, Any]:
     try:
         versions = store.snapshots.versions("m")
         return dict(store.snapshots.load("m", versions[-1], parts=()).manifest) if versions else {}
+    finally:
+        store.close()
+
+
+def owner(url: str) -> str:
+    """Which trainer owns the model."""
+    store = open_store(url)
+    try:
+        return (store.ownership.owner("m") or ("",))[0]
     finally:
         store.close()
 
@@ -86,44 +95,41 @@ def undisturbed(folder: Path, e2e: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_killed_again_and_again_it_ends_as_if_it_never_was(
-    folder: Path, redis_url: str, undisturbed: dict[str, Any], e2e: Any
+    folder: Path, redis_url: str, undisturbed: dict[str, Any], make_cli: Make, e2e: Any
 ) -> None:
-    fill(redis_url, folder)
-    cli = e2e.Cli(folder, **urls(redis_url))
-    kills = 0
-    store = open_store(redis_url)
-    for wanted in (1, 900, 2_000):
-        trainer = cli.start("train", RIVERRUN__MODELS__M__SNAPSHOT__EVERY="100ms")
+    cli = make_cli(folder, **urls(redis_url), RIVERRUN__MODELS__M__SNAPSHOT__EVERY="100ms")
+    producer = cli.start("produce", "rows.csv", "--rate", "2500")
+    for wanted in (1, 800):
+        trainer = cli.start("train")
         e2e.until(lambda n=wanted: learned(redis_url) >= n, f"{wanted} learned", process=trainer)
-        if learned(redis_url) < ROWS:
-            kills += 1
+        assert learned(redis_url) < ROWS  # so it is in the middle of its work
         os.kill(trainer.pid, signal.SIGKILL)
         trainer.popen.wait()
-    assert kills >= 1
     last = cli.start("train")
+    e2e.until(lambda: owner(redis_url).split("-")[-2:-1] == [str(last.pid)], "ownership", process=last)
+    assert producer.popen.wait(30) == 0
     e2e.until(lambda: learned(redis_url) == ROWS, "everything learned", process=last)
     assert last.end(signal.SIGTERM) == 0
-    store.close()
     found = outcome(redis_url)
-    assert found["counts"] == undisturbed["counts"]
-    assert found["offsets"] == undisturbed["offsets"]
-    assert found["dead_letters"] == undisturbed["dead_letters"] == {}
-    cli.close()
+    for same in ("counts", "counters", "offsets", "dead_letters"):
+        assert found[same] == undisturbed[same]
 
 
-def test_an_unknown_topic_ends_it_in_words(folder: Path, redis_url: str, e2e: Any) -> None:
-    cli = e2e.Cli(folder, **urls(redis_url))
+def test_an_unknown_topic_ends_it_in_words(folder: Path, redis_url: str, make_cli: Make, e2e: Any) -> None:
+    cli = make_cli(folder, **urls(redis_url))
     done = cli.run("train")
     assert done.returncode == 1
     assert "error: topic m.events does not exist" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_redis_that_is_killed_and_comes_back(folder: Path, e2e: Any, tmp_path: Path) -> None:
+def test_a_redis_that_is_killed_and_comes_back(
+    folder: Path, make_cli: Make, e2e: Any, tmp_path: Path
+) -> None:
     server = EmbeddedRedis(tmp_path / "redis").start()
     try:
         fill(server.url, folder, limit=2_000)
-        cli = e2e.Cli(folder, **urls(server.url))
+        cli = make_cli(folder, **urls(server.url))
         trainer = cli.start("train")
         e2e.until(lambda: learned(server.url) >= 1_000, "a start", process=trainer)
         os.kill(server.pid, signal.SIGKILL)
@@ -133,12 +139,13 @@ def test_a_redis_that_is_killed_and_comes_back(folder: Path, e2e: Any, tmp_path:
         e2e.until(lambda: learned(server.url) == ROWS, "everything learned", process=trainer)
         assert manifest(server.url)["counts"]["learned"] == ROWS
         assert trainer.end(signal.SIGTERM) == 0
-        cli.close()
     finally:
         server.close()
 
 
-def test_commands_carried_out_by_a_running_trainer(folder: Path, redis_url: str, e2e: Any) -> None:
+def test_commands_carried_out_by_a_running_trainer(
+    folder: Path, redis_url: str, make_cli: Make, e2e: Any
+) -> None:
     """No trainer: 1. A challenger born of a drift alarm is promoted, and rolled back again."""
     settings = {
         **urls(redis_url),
@@ -146,7 +153,7 @@ def test_commands_carried_out_by_a_running_trainer(folder: Path, redis_url: str,
         "RIVERRUN__MODELS__M__DRIFT__COOLDOWN": "0",
         "RIVERRUN__MODELS__M__ROLLOUT__MIN_EXAMPLES": "1000000",
     }
-    cli = e2e.Cli(folder, **settings)
+    cli = make_cli(folder, **settings)
     fill(redis_url, folder)
     alone = cli.run("models", "promote", "m")
     assert alone.returncode == 1
@@ -163,4 +170,3 @@ def test_commands_carried_out_by_a_running_trainer(folder: Path, redis_url: str,
     assert (back.returncode, back.stderr) == (0, "")
     e2e.until(lambda: champions() == ["L1"], "the old champion", process=trainer)
     assert trainer.end(signal.SIGTERM) == 0
-    cli.close()
