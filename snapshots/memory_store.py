@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.clock import Clock
-from core.errors import Conflict, StaleEpoch, UnknownVersion
+from core.errors import Conflict, CorruptSnapshot, StaleEpoch, UnknownVersion
 from core.plain import Plain
 from core.records import Turn
 from core.rollout import Rollout
@@ -109,15 +109,20 @@ class MemorySnapshotStore:
             held = self._state.fenced(model, epoch)
             versions = sorted(held.manifests)
             kept = set(versions[-keep:]) if keep > 0 else set()
-            kept |= {a.version for _, a in decode_rollout(held.rollout).assigned()}
-            gone = [version for version in versions if version not in kept]
+            named = {a.version for _, a in decode_rollout(held.rollout).assigned()}
+            gone = [version for version in versions if version not in kept | named]
+            used: set[str] = set()
+            for version in sorted(kept | named):
+                try:
+                    manifest = unseal(held.manifests.get(version, b""), model, version)
+                except CorruptSnapshot:
+                    if version in named:
+                        raise
+                    gone.append(version)  # nobody can load it
+                    continue
+                used |= {part["sha256"] for part in manifest["parts"].values()}
             for version in gone:
                 del held.manifests[version]
-            used = {
-                part["sha256"]
-                for version, sealed in held.manifests.items()
-                for part in unseal(sealed, model, version)["parts"].values()
-            }
             held.blobs = {sha256: data for sha256, data in held.blobs.items() if sha256 in used}
             return len(gone)
 

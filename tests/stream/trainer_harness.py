@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.config import ModelConfig, TrainerConfig
@@ -106,6 +106,7 @@ class Watch:
     published_: list[int] = field(default_factory=list)
     troubles: list[RiverrunError] = field(default_factory=list)
     on_step: Callable[[Fold], None] = lambda fold: None
+    on_trouble: Callable[[RiverrunError], None] = lambda error: None
 
     def owned(self, model: str, epoch: int, replayed: int) -> None:
         self.replayed = replayed
@@ -122,6 +123,7 @@ class Watch:
     def trouble(self, model: str, error: RiverrunError) -> None:
         self.troubles.append(error)
         self.idle = 0
+        self.on_trouble(error)
 
     def alive(self, model: str) -> None:
         self.idle += self.ready  # recovery is no idling
@@ -173,6 +175,35 @@ class Bench:
             rows += [(v, dict(h)) for v, h in zip(records.values, headers, strict=True)]
             at = records.next_offset
         return rows
+
+
+class Failing:
+    """A port whose calls fail while `when` says so, after they were done where `after` is set."""
+
+    def __init__(
+        self, inner: Any, when: Callable[[str, int], bool], error: Exception, *, after: bool = False
+    ) -> None:
+        self._inner, self._when, self._error, self._after = inner, when, error, after
+        self.calls: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            n = self.calls[name] = self.calls.get(name, 0) + 1
+            fails = self._when(name, n)
+            if fails and not self._after:
+                raise self._error
+            result = method(*args, **kwargs)
+            if fails:
+                raise self._error
+            return result
+
+        return call
+
+
+def with_port(store: Store, name: str, port: Any) -> Store:
+    return replace(store, **{name: port})
 
 
 class _NoVersions:
