@@ -105,11 +105,11 @@ class LinearLearner:
         X, n = batch.X, len(batch.ids)
         codes = self._vocabulary.known(batch.objects) if self._categories else _no_codes(n)
         out = np.empty((n, self._known_width or batch.n_classes))
-        model = (self._table, self._category_weights, self._outputs, self._scalars)
+        table, weights, outputs, scalars = self._table, self._category_weights, self._outputs, self._scalars
         if self._softmax:
-            kernels.predict_classes(_plain(X), codes, *model, out)
+            kernels.predict_classes(_plain(X), codes, table, weights, outputs, scalars, out)
         else:
-            kernels.predict(self._logistic, _plain(X), codes, *model, out)
+            kernels.predict(self._logistic, _plain(X), codes, table, weights, outputs, scalars, out)
         return Predictions(out)
 
     def learn(self, batch: Batch) -> None:

@@ -44,7 +44,7 @@ class Vocabulary:
 
     def known(self, objects: ObjectArray) -> IntArray:
         """Slots [n, features] of values to predict from; -1: missing or never learned."""
-        if not self.full:
+        if self._size < self._cap:
             return self._codes(objects, _MISSING)
         codes = self._codes(objects, _UNKNOWN)
         for i, j in np.argwhere(codes == _UNKNOWN).tolist():
@@ -86,8 +86,9 @@ class Vocabulary:
         n = len(objects)
         codes = np.empty((n, len(self._maps)), dtype=np.int64)
         if n == 1:  # a request: array operations would take longer than the look-ups
-            for j, value in enumerate(objects.tolist()[0]):
-                codes[0, j] = self._maps[j].get(value, absent)
+            row = objects.tolist()[0]
+            for j, known in enumerate(self._maps):
+                codes[0, j] = known.get(row[j], absent)
             return codes
         for j, known in enumerate(self._maps if n else ()):
             # One call looks all of them up, in half the time of a call each.

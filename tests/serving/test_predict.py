@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core.config import LearnerConfig, LimitsConfig
+from core.errors import BadRecord
 from core.plain import State
+from core.schema import parse_schema
 from learners.learner import Learner
 from learners.registry import build
 from rollout.routing import route
@@ -267,6 +271,40 @@ def test_the_quick_reader_of_one_row_agrees_with_the_general_one(make_world: Any
             assert repr(outcomes[0]) == repr(outcomes[1]), (key, value)
             tried += 1
     assert tried == len(features) * (len(numbers) + len(texts))
+
+
+_NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**60), 2**60)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    data=st.fixed_dictionaries(
+        {
+            "f": _NUMBERS,
+            "g": _NUMBERS | st.none(),
+            "i": st.integers(-(2**54), 2**54),
+            "b": st.booleans(),
+            "c": st.text(max_size=5) | st.integers(),
+            "d": st.text(max_size=300) | st.none(),
+        }
+    ),
+    columns=st.sets(st.sampled_from("fgibcd"), min_size=1),
+)
+def test_one_row_is_read_as_a_batch_of_one(data: dict[str, Any], columns: set[str]) -> None:
+    kinds = {"f": "float", "g": "float?", "i": "int", "b": "bool", "c": "category", "d": "category?"}
+    schema = parse_schema({name: kinds[name] for name in sorted(columns)})
+    interface = Interface(schema, LimitsConfig())
+    features = {name: data[name] for name in columns}
+    outcomes = []
+    for body in ({"id": "e", "features": features}, {"instances": [{"id": "e", "features": features}]}):
+        try:
+            _, X, cells = interface.read(json.dumps(body).encode())
+            assert X.flags.carray
+            assert X.dtype == np.float64
+            outcomes.append((X.shape, X.tobytes(), cells.tolist()))
+        except BadRecord as error:
+            outcomes.append((error.reason, error.detail.removeprefix("instances[0].")))
+    assert outcomes[0] == outcomes[1]
 
 
 def test_times_are_shown_in_utc() -> None:
