@@ -139,13 +139,14 @@ class Bench:
     store: Store
     config: ModelConfig
     settings: TrainerConfig = SETTINGS
+    prefix: str = PREFIX
 
     def train(self, life: Life | None = None, watch: Watch | None = None, log: Any = None) -> Watch:
         """One process from start to end, or to its death (told by `life`)."""
         life, watch = life or Life(), watch or Watch()
         trainer = Trainer(
             MODEL, self.config, self.settings, life.port(log or self.log), life.store(self.store), Ticks(),
-            "me", PREFIX, watch,
+            "me", self.prefix, watch,
         )  # fmt: skip
         watch.stop = trainer.stop
         try:
@@ -166,7 +167,7 @@ class Bench:
 
     def out(self, topic: str) -> list[tuple[bytes | None, dict[str, bytes]]]:
         """(value, headers) of everything written to a topic of the product."""
-        lane = Lane(f"{PREFIX}.{topic}", 0)
+        lane = Lane(f"{self.prefix}.{topic}", 0)
         at, end = self.log.bounds(lane)
         rows: list[tuple[bytes | None, dict[str, bytes]]] = []
         while at < end:
