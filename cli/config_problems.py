@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from cli.env_overlay import section_at
+from cli.env_overlay import FileText, section_at
 from core.config import Config, ModelConfig
 from core.errors import ConfigError
 from core.schema import KINDS, parse_schema
@@ -213,6 +213,8 @@ def _shown(path: Path, value: Any) -> str:
         return "must be "
     if isinstance(value, dict):
         return "a table where something else is due: "
+    if isinstance(value, FileText) or "://" in str(value):
+        return "must be "  # what is in the wrong place may still be a secret
     text = repr(value) if not isinstance(value, bool) else str(value).lower()
     return f"{text[:_MOST_CHARS]} is not " if len(text) <= _MOST_CHARS else "must be "
 

@@ -60,6 +60,12 @@ def overlay(data: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[Path
     return written, problems
 
 
+class FileText(str):
+    """A value that came from a file: never to be told."""
+
+    __slots__ = ()
+
+
 def _content(name: str) -> str:
     """The text in a file, stripped. Raises ValueError naming the file."""
     try:
@@ -70,7 +76,7 @@ def _content(name: str) -> str:
         raise ValueError(f"{name or 'no file named'}: cannot be read: {error.strerror}") from None
     if not text:
         raise ValueError(f"{name}: is empty")
-    return text
+    return FileText(text)
 
 
 def parse_value(text: str) -> Any:
