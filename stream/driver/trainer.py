@@ -301,7 +301,10 @@ class Trainer:
                 found.offsets[lane] = self._log.bounds(lane)[0]
         if found.last is not None:
             self._delivery.deliver(*found.last, found.fold.classes.values)
-        self._dirty = found.replayed > 0
+        served = stores.snapshots.rollout(self._model).champion
+        # A crash may have come between a version and its rollout.
+        told = found.version == 0 or (served is not None and served.version == found.version)
+        self._dirty = found.replayed > 0 or not told
         self._looked_at_s = self._clock.monotonic_s()
         self._watcher.owned(self._model, epoch, found.replayed)
         return _Owned(epoch, found.fold, found.offsets, found.version)

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.records import Lane, PlainRecords, Turn
+from core.records import Lane, OutRecord, PlainRecords, Turn
 from stream.driver.reading import LaneReader
 from stream.fold.fold import Fold
 from stream.fold.inputs import LaneInput, Place, TurnInput, merge
@@ -123,3 +123,41 @@ def test_pieces_of_a_turn_make_up_the_whole(events: list[Any], labels: list[Any]
         for i in range(len(piece.label_ids)):
             assert piece.label_place(i) == whole.label_place(m + i)
         n, m = n + len(piece.events), m + len(piece.label_ids)
+
+
+@given(
+    lanes=st.lists(st.lists(st.integers(0, 30), max_size=25).map(sorted), min_size=1, max_size=4),
+    limit=st.integers(1, 9),
+)
+@settings(max_examples=200, deadline=None)
+def test_turns_that_a_reader_makes_follow_one_merged_order(lanes: list[list[int]], limit: int) -> None:
+    """Where everything is there already, however few records a read takes."""
+    model = config()
+    log = MemoryLog()
+    log.create(EVENTS, len(lanes))
+    log.create(LABELS)
+    rows: dict[Lane, list[Rec]] = {}
+    for partition, times in enumerate(lanes):
+        lane = Lane(LABELS, 0) if partition == 3 else Lane(EVENTS, partition)
+        for i, at in enumerate(times):
+            name = f"{partition}-{i}"
+            record = (
+                label(name, True, i, at=at) if partition == 3 else event(name, i, i, at=at, lane=partition)
+            )
+            rows.setdefault(lane, []).append(record)
+            log.append(lane.topic, [OutRecord(record.value, None, at, partition=lane.partition)])
+    offsets = {lane: 0 for topic in (EVENTS, LABELS) for lane in log.lanes(topic)}
+    reader = LaneReader(log, model, limit)
+    got: list[str] = []
+    while sources := reader.read(offsets, 0.0):
+        for lane, source in sources.items():
+            assert source.records.offsets.tolist()[0] == offsets[lane]
+            offsets[lane] = source.records.next_offset
+        turn = merge(Turn(1, {}, 0), sources, nothing=Fold(model).nothing, labels_apart=True)
+        placed = dict(zip(turn.event_positions.tolist(), turn.events.ids.tolist(), strict=True))
+        placed |= dict(zip(turn.label_positions.tolist(), turn.label_ids, strict=True))
+        got += [placed[p] for p in sorted(placed)]
+    want = [f"{3 if lane.topic == LABELS else lane.partition}-{row}" for lane, row, _ in by_heads(rows)]
+    assert sorted(got) == sorted(want)
+    times = {f"{p}-{i}": at for p, lane in enumerate(lanes) for i, at in enumerate(lane)}
+    assert [times[name] for name in got] == sorted(times[name] for name in got)

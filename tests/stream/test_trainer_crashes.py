@@ -41,6 +41,11 @@ def check(bench: Bench, undisturbed: Bench, last: Watch) -> None:
     if last.fold is not None:
         assert parts_bytes(fold) == parts_bytes(last.fold)
     assert essence(fold) == essence(undisturbed.rebuilt())
+    newest = bench.store.snapshots.versions(MODEL)[-1]
+    assert bench.store.snapshots.load(MODEL, newest, ()).manifest["turn"] == fold.turn
+    champion = bench.store.snapshots.rollout(MODEL).champion
+    assert champion is not None
+    assert champion.version == newest
     letters = once(bench.out("deadletter"))
     places = {
         (Lane(h["riverrun-topic"].decode(), int(h["riverrun-partition"])), value) for value, h in letters

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from core.config import TrainerConfig
 from core.errors import ConfigError, LogUnavailable, OffsetOutOfRange, StoreUnavailable
 from core.records import OutRecord
 from snapshots.open_store import open_store
@@ -18,6 +19,7 @@ from tests.stream.trainer_harness import (
     MODEL,
     Bench,
     Failing,
+    Life,
     Watch,
     essence,
     fill,
@@ -197,3 +199,19 @@ def test_new_partitions_are_read_from_their_beginning() -> None:
     watch = bench.train()
     assert watch.fold is not None
     assert watch.fold.events == before + 7
+
+
+def test_a_long_recovery_keeps_the_lease() -> None:
+    bench = Bench(MemoryLog(), open_store("memory://"), small_config(snapshot={"every": 10**9}))
+    bench.settings = TrainerConfig.model_validate({"max_turn_records": 1, "poll": 1, "lease": 90})
+    fill(bench.log, ROWS)
+    bench.train(Life(dies_at=150))
+    sound = bench.store
+    ownership = Failing(sound.ownership, lambda name, n: False, StoreUnavailable("away"))
+    bench.store = with_port(sound, "ownership", ownership)
+    watch = Watch()
+    renewed: list[int] = []
+    watch.on_owned = lambda: renewed.append(ownership.calls.get("renew", 0))
+    bench.train(watch=watch)
+    assert watch.replayed > 20
+    assert renewed[0] > 1

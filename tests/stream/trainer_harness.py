@@ -106,11 +106,13 @@ class Watch:
     published_: list[int] = field(default_factory=list)
     troubles: list[RiverrunError] = field(default_factory=list)
     on_step: Callable[[Fold], None] = lambda fold: None
+    on_owned: Callable[[], None] = lambda: None
     on_trouble: Callable[[RiverrunError], None] = lambda error: None
 
     def owned(self, model: str, epoch: int, replayed: int) -> None:
         self.replayed = replayed
         self.ready = True
+        self.on_owned()
 
     def stepped(self, model: str, fold: Fold, effects: Effects, seconds: float) -> None:
         self.fold = fold
