@@ -74,6 +74,7 @@ def fetch_libs(libs: Path = HOME / "libs") -> Path:
     if maven is None:
         raise BrokerError("Maven (mvn) is needed to fetch Kafka: on Debian, apt-get install maven")
     libs.mkdir(parents=True, exist_ok=True)
+    cache = libs.parent / "maven"
     ran = subprocess.run(  # noqa: S603  # our own arguments
         [
             maven,
@@ -83,7 +84,7 @@ def fetch_libs(libs: Path = HOME / "libs") -> Path:
             str(HERE / "pom.xml"),
             "dependency:copy-dependencies",
             f"-DoutputDirectory={libs}",
-            f"-Dmaven.repo.local={libs.parent / 'maven'}",  # nothing is written outside the project
+            f"-Dmaven.repo.local={cache}",  # nothing is written outside the project
         ],
         capture_output=True,
         text=True,
@@ -93,6 +94,7 @@ def fetch_libs(libs: Path = HOME / "libs") -> Path:
     if ran.returncode != 0:
         raise BrokerError(f"Maven could not fetch Kafka:\n{(ran.stdout + ran.stderr)[-2000:]}")
     done.touch()
+    shutil.rmtree(cache, ignore_errors=True)
     return libs
 
 
