@@ -118,7 +118,7 @@ def riverrun(kafka: str, redis_url: str, n: int, *, kind: str, late: bool) -> di
     from core.config import ModelConfig, TrainerConfig
     from learners.registry import warm_up
     from snapshots.open_store import open_store
-    from stream.driver.memory import freeze_heap
+    from stream.driver.process import tune_process
     from stream.driver.trainer import Trainer
     from stream.log.open_log import open_log
 
@@ -154,7 +154,7 @@ def riverrun(kafka: str, redis_url: str, n: int, *, kind: str, late: bool) -> di
         name, config, TrainerConfig(), log, store, SystemClock(), "bench", f"bench-{os.getpid()}", watcher
     )
     _warm_fold(config)
-    freeze_heap()
+    tune_process()
     thread = threading.Thread(target=trainer.run)
     thread.start()
     watcher.done.wait()

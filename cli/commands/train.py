@@ -18,7 +18,7 @@ from core.config import Config, ModelConfig
 from core.errors import RiverrunError
 from learners.registry import warm_up
 from snapshots.open_store import Store
-from stream.driver.memory import freeze_heap
+from stream.driver.process import tune_process
 from stream.driver.metrics import MetricsServer, TrainerMetrics
 from stream.driver.trainer import Trainer
 from stream.log.log import Log
@@ -83,7 +83,7 @@ def run_trainers(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     threads = [threading.Thread(target=run, args=(trainer,), name="riverrun-train") for trainer in trainers]
-    freeze_heap()
+    tune_process()
     for thread in threads:
         thread.start()
     for thread in threads:
