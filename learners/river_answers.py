@@ -36,10 +36,9 @@ class Answers:
         if self._labels_only:
             answers = [None if label is None else {label: 1.0} for label in answers]
         if self._task == "binary":
-            shares = np.array(
-                [(p.get(False, 0.0), p.get(True, 0.0)) if p else (0.0, 0.0) for p in answers],
-                dtype=np.float64,
-            ).reshape(len(answers), 2)
+            shares = np.empty((len(answers), 2))
+            shares[:, 0] = [p.get(False, 0.0) if p else 0.0 for p in answers]
+            shares[:, 1] = [p.get(True, 0.0) if p else 0.0 for p in answers]
         else:
             shares = np.zeros((len(answers), width))
             for row, p in zip(shares, answers, strict=True):

@@ -45,17 +45,40 @@ class SelectKind(base.Transformer):
         return {name: value for name, value in x.items() if isinstance(value, types)}
 
 
-_transform_one = preprocessing.StandardScaler.transform_one
-
-
 class StandardScaler(preprocessing.StandardScaler):
-    """River's scaler to the last bit, but asking about an unseen feature leaves no trace."""
+    """River's scaler to the last bit, but asking about an unseen feature leaves no trace, and a number is
+    looked up once where River does it three times."""
 
     def transform_one(self, x: dict[Hashable, Any]) -> dict[Hashable, Any]:
+        if self.window_size is not None:
+            return self._transform_windowed(x)
+        means = self.means
+        if not self.with_std:
+            return {name: value - means.get(name, 0.0) for name, value in x.items()}
+        variance_of = self.vars.get
+        scaled: dict[Hashable, Any] = {}
+        for name, value in x.items():
+            variance = variance_of(name)
+            scaled[name] = (value - means[name]) / variance**0.5 if variance else 0.0
+        return scaled
+
+    def learn_one(self, x: dict[Hashable, Any]) -> None:
+        if self.window_size is not None or not self.with_std:
+            super().learn_one(x)  # type: ignore[no-untyped-call]
+            return
+        counts, means, variances = self.counts, self.means, self.vars
+        for name, value in x.items():
+            counts[name] = count = counts[name] + 1
+            old = means[name]
+            means[name] = mean = old + (value - old) / count
+            variance = variances[name]
+            variances[name] = variance + ((value - old) * (value - mean) - variance) / count
+
+    def _transform_windowed(self, x: dict[Hashable, Any]) -> dict[Hashable, Any]:
         asked = self.vars if self.with_std else self.means
         known = len(asked)
         try:
-            scaled: dict[Hashable, Any] = _transform_one(self, x)  # type: ignore[no-untyped-call]
+            scaled: dict[Hashable, Any] = super().transform_one(x)  # type: ignore[no-untyped-call]
         finally:
             if len(asked) != known:
                 for name in x:
