@@ -12,6 +12,7 @@ import msgspec
 
 from core.durations import parse_duration_ms
 from serving.asgi import (
+    JSON,
     RETRY,
     BodyReader,
     Headers,
@@ -102,7 +103,7 @@ class PredictRoute:
         made = self._encode(
             _Body(model, loaded.version, answer.role, loaded.trained_through, staleness_s, predictions)
         )
-        return Reply(made, after=partial(self._predictor.done, answer, perf_counter() - started))
+        return Reply(made, 200, JSON, partial(self._predictor.done, answer, perf_counter() - started))
 
 
 def _check_staleness(header: bytes, staleness_s: float, loaded: Loaded) -> None:

@@ -40,6 +40,7 @@ class PredictProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._answer: AnswerNow | None = None
         self._chunks: list[bytes] = []
+        self._plain_headers: list[tuple[bytes, bytes]] | None = None  # the last that told of a small body
         self._keep = True
         self._in_headers = True  # also before the first byte: a client that only connects is cut off too
         self._header_bytes = 0
@@ -114,21 +115,23 @@ class PredictProtocol(HttpToolsProtocol):
             return
         self._answer = None
         chunks, self._chunks = self._chunks, []
-        if self.transport.is_closing():
+        transport = self.transport
+        if transport.is_closing():
             return
-        status, headers, content, after = answer(self.headers, b"".join(chunks))
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        status, headers, content, after = answer(self.headers, body)
         if status == 200 and self._keep:
             if self._dated is not self.server_state.default_headers:  # replaced every second
                 self._dated = self.server_state.default_headers
                 self._ok = self._head(200, headers)
-            self.transport.write(b"%b%d\r\n\r\n%b" % (self._ok, len(content), content))
+            transport.write(b"%b%d\r\n\r\n%b" % (self._ok, len(content), content))
         else:
             if not self._keep:
                 headers = [*headers, CLOSE]
-            self.transport.write(b"%b%d\r\n\r\n%b" % (self._head(status, headers), len(content), content))
+            transport.write(b"%b%d\r\n\r\n%b" % (self._head(status, headers), len(content), content))
         self.server_state.total_requests += 1
         if not self._keep:
-            self.transport.close()
+            transport.close()
         if after is not None:
             after()
 
@@ -151,13 +154,18 @@ class PredictProtocol(HttpToolsProtocol):
             or (self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency)
         ):
             return False
+        if self.headers == self._plain_headers:  # a client says the same again and again
+            return True
         length = None
         for name, value in self.headers:
             if name == b"content-length":
                 length = value
             elif name == b"transfer-encoding":
                 return False
-        return length is not None and length.isdigit() and int(length[:20]) <= self.max_body
+        if length is None or not length.isdigit() or int(length[:20]) > self.max_body:
+            return False
+        self._plain_headers = self.headers
+        return True
 
     def _head(self, status: int, headers: Headers) -> bytes:
         """All but the length itself, which the content decides."""
