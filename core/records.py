@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from core.plain import IntArray, Plain
 
 Headers = Sequence[tuple[str, bytes]]
@@ -57,6 +59,10 @@ class Records(Protocol):
         """All but the first n records."""
         ...
 
+    def then(self, more: Records) -> Records:
+        """These, and behind them `more`, which a later read of the same lane in the same log gave."""
+        ...
+
     def __len__(self) -> int: ...
 
 
@@ -91,6 +97,20 @@ class PlainRecords:
             self.keys[n:],
             self.next_offset,
             self.headers[n:],
+        )
+
+    def then(self, more: Records) -> PlainRecords:
+        headers: list[Headers] = []
+        if self.headers or more.headers:
+            for part in (self, more):
+                headers.extend(part.headers or [()] * len(part))
+        return PlainRecords(
+            np.concatenate([self.offsets, more.offsets]),
+            [*self.values, *more.values],
+            np.concatenate([self.timestamps_ms, more.timestamps_ms]),
+            [*self.keys, *more.keys],
+            more.next_offset,
+            headers,
         )
 
     def __len__(self) -> int:

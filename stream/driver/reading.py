@@ -35,11 +35,15 @@ class LaneReader:
         No lane runs ahead of the others in record time: what was read beyond is held for the next call,
         which must go on where this one ended.
         """
-        want = {lane: offset for lane, offset in start.items() if lane not in self._held}
-        got = dict(self._held)
+        got, self._held = self._held, {}
+        want = {
+            lane: got[lane].next_offset if lane in got else offset
+            for lane, offset in start.items()
+            if lane not in got or len(got[lane]) < self._limit
+        }
         if want:
-            got.update(self._log.read(want, self._limit, 0.0 if got else wait_s))
-        self._held = {}
+            for lane, records in self._log.read(want, self._limit, 0.0 if got else wait_s).items():
+                got[lane] = got[lane].then(records) if lane in got else records
         if len(start) > 1:
             self._wait_for_stragglers(start, got)
             got = self._level(got)
@@ -86,12 +90,12 @@ class LaneReader:
         if len(got) < 2:
             self._holds = 0
             return got
-        horizon = min(int(records.timestamps_ms.max()) for records in got.values())
+        reached = {lane: np.maximum.accumulate(records.timestamps_ms) for lane, records in got.items()}
+        horizon = min(int(times[min(self._limit, len(times)) - 1]) for times in reached.values())
         level: dict[Lane, Records] = {}
         held: dict[Lane, Records] = {}
         for lane, records in got.items():
-            reached = np.maximum.accumulate(records.timestamps_ms)
-            n = int(np.searchsorted(reached, horizon, side="right"))
+            n = int(np.searchsorted(reached[lane], horizon, side="right"))
             if n:
                 level[lane] = records.upto(n)
             if n < len(records):

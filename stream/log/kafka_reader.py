@@ -36,18 +36,32 @@ class KafkaReader:
         self._reach = Reachability()
         self._verified_s = monotonic()
         self._positions: dict[int, int] = {}
+        self._paused: set[int] = set()
         self._consumer = self._open()
 
     def go_to(self, positions: Mapping[int, int]) -> None:
-        """Makes sure that the next records are those from these offsets on. Raises UnknownTopic,
-        LogUnavailable."""
-        if positions == self._positions:
+        """Makes sure that the next records are those from these offsets on. Partitions that are left out
+        now and then only pause: going to an offset anew costs up to a tenth of a second. Raises
+        UnknownTopic, LogUnavailable."""
+        if self._positions and positions.items() <= self._positions.items():
+            self._pause(self._positions.keys() - positions.keys())
             return
         self._positions = {}
         for partition in positions.keys() - range(self._metadata.partitions(self._topic)):
             self._metadata.check(Lane(self._topic, partition))
         self._consumer.assign([TopicPartition(self._topic, p, offset) for p, offset in positions.items()])
         self._positions = dict(positions)
+        self._paused = set()
+
+    def _pause(self, partitions: set[int]) -> None:
+        """Lets exactly these pause, of those assigned."""
+        if partitions != self._paused:
+            named = {p: TopicPartition(self._topic, p) for p in partitions ^ self._paused}
+            if more := partitions - self._paused:
+                self._consumer.pause([named[p] for p in more])
+            if fewer := self._paused - partitions:
+                self._consumer.resume([named[p] for p in fewer])
+            self._paused = partitions
 
     def take(self, limit: int, wait_s: float) -> Mapping[Lane, Records]:
         """At most `limit` records: what is at hand, else what comes first within `wait_s`."""

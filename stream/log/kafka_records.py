@@ -11,7 +11,7 @@ import numpy as np
 from confluent_kafka import Message
 
 from core.plain import IntArray
-from core.records import Headers
+from core.records import Headers, Records
 
 # Unbound methods for `map`: one call a record, without a frame of Python's around it. The casts say what
 # the client returns for messages without an error.
@@ -60,6 +60,14 @@ class KafkaRecords:
 
     def after(self, n: int) -> KafkaRecords:
         return self._part(slice(n, None), self.next_offset)
+
+    def then(self, more: Records) -> KafkaRecords:
+        if not isinstance(more, KafkaRecords):
+            raise TypeError(f"records of Kafka, and behind them {type(more).__name__}")
+        whole = KafkaRecords(self._messages + more._messages, more.next_offset)
+        if "timestamps_ms" in self.__dict__:
+            whole.__dict__["timestamps_ms"] = np.concatenate([self.timestamps_ms, more.timestamps_ms])
+        return whole
 
     def _part(self, rows: slice, next_offset: int) -> KafkaRecords:
         part = KafkaRecords(self._messages[rows], next_offset)
