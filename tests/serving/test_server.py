@@ -98,6 +98,30 @@ def test_connections_stay_open_or_close_as_asked(running: Any) -> None:
     assert head[0] == 200
 
 
+def test_each_request_of_a_connection_is_judged_by_its_own_headers(running: Any) -> None:
+    chunked = b"POST %b HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (
+        PATH,
+        len(BODY),
+        BODY,
+    )
+    text = request(extra=b"content-type: text/plain\r\n")
+    answers = talk(
+        running.port,
+        request(),
+        request(),
+        chunked,
+        request(),
+        text,
+        request(),
+        text,
+        request(b"{}"),
+        answers=8,
+    )
+    assert [status for status, _, _ in answers] == [200, 200, 200, 200, 415, 200, 415, 422]
+    (bare,) = talk(running.port, b"POST %b HTTP/1.1\r\n\r\n" % PATH)
+    assert bare[0] == 400
+
+
 def test_what_is_no_http_is_refused(running: Any) -> None:
     for nonsense in (
         b"\x16\x03\x01\x02\x00",
