@@ -179,6 +179,12 @@ class ModelConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _expiry(self) -> ModelConfig:
+        if self.join.on_expiry == "negative" and self.task != "binary":
+            raise ValueError(f'join.on_expiry: "negative" needs a binary task, not {self.task}')
+        return self
+
+    @model_validator(mode="after")
     def _paths(self) -> ModelConfig:
         if self.features == "any" and not self.fields.features:
             raise ValueError("fields.features: an open feature map needs a place of its own in the record")

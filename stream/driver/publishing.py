@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from core.errors import Conflict
+from core.errors import Conflict, StoreUnavailable
 from core.plain import State
 from core.rollout import Assignment, Rollout
 from snapshots.codec import encode
@@ -51,7 +51,10 @@ class Publisher:
         if running is None or (timeout_s == 0.0 and not running.done()):
             return None
         self._running = None
-        return running.result(timeout_s)
+        try:
+            return running.result(timeout_s)
+        except TimeoutError:
+            raise StoreUnavailable(f"model {self._model}: a version is still being written") from None
 
     def close(self) -> None:
         """Waits for what runs and ends the thread."""

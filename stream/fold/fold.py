@@ -182,7 +182,7 @@ class Fold:
         """Events whose label never came: dropped, or learned as the negative class."""
         if len(slots) == 0:
             return
-        if self.config.join.on_expiry == "drop" or self.config.task == "regression":
+        if self.config.join.on_expiry == "drop":
             self.pending.release(slots)
             return
         y = np.zeros(len(slots), dtype=np.int64)

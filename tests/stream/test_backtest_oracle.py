@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from river import evaluate, linear_model, metrics, preprocessing
+from river import compose, evaluate, linear_model, metrics, preprocessing
 
 from cli.commands.backtest import run_backtest
 from cli.demo_data import demo_file, demo_model
@@ -30,7 +30,7 @@ def flights(kind: str, **changes: Any) -> ModelConfig:
     return ModelConfig.model_validate(
         {
             **base,
-            "features": {name: "float" for name in NUMBERS},
+            "features": dict.fromkeys(NUMBERS, "float"),
             "learner": KINDS[kind],
             "drift": {"detectors": ["adwin"], "on_drift": "alert"},
             **changes,
@@ -58,8 +58,6 @@ def test_late_labels_equal_rivers_delayed_evaluation(kind: str) -> None:
     dataset = [({**{n: float(row[n]) for n in NUMBERS}, "_row": id(row)}, row["late"]) for row in labelled]
     log_loss = metrics.LogLoss()
     accuracy = metrics.Accuracy() + log_loss + metrics.F1() + metrics.BalancedAccuracy()
-    from river import compose
-
     evaluate.progressive_val_score(
         dataset,
         compose.Discard("_row") | river_model(),

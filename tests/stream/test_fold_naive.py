@@ -164,8 +164,7 @@ def test_any_turns_do_what_one_record_at_a_time_does(task: str, carried: bool, d
     }
 
 
-@pytest.mark.parametrize("on_expiry", ["drop", "negative"])
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("task", "on_expiry"), [*((task, "drop") for task in TASKS), ("binary", "negative")])
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_expiry_by_age_and_number(task: str, on_expiry: str, data: st.DataObject) -> None:
