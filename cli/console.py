@@ -12,12 +12,14 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
 
+_WIDE = 110  # columns of a terminal that has room for a bar
 _PIPED_WIDTH = 200  # a file has no edge to wrap at; tables take what they need
 
 # No markup: what is told may hold brackets of its own.
@@ -39,6 +41,11 @@ def note(text: str) -> None:
         err.print(text)
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 version", "2 versions"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def table(*columns: str) -> Table:
     """A table whose cells wrap where the terminal is narrow; nothing is cut off."""
     made = Table(*columns)
@@ -48,16 +55,15 @@ def table(*columns: str) -> Table:
 
 
 def progress(unit: str) -> Progress:
-    """A bar on a terminal; nothing where standard error is none."""
-    return Progress(
+    """A bar on a terminal, without the bar where that is narrow; nothing where standard error is none."""
+    note = TextColumn("{task.fields[note]}")
+    columns: list[ProgressColumn] = [
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TextColumn(unit),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )
+        note,
+    ]
+    if err.width >= _WIDE:
+        columns[1:1] = [BarColumn(bar_width=24)]
+        columns[-1:-1] = [TimeElapsedColumn(), TimeRemainingColumn()]
+    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)

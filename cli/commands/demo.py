@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from cli.commands.backtest import quality
 from cli.commands.models import headline
-from cli.console import note, out, print_json, progress
+from cli.console import counted, note, out, print_json, progress
 from cli.demo.run import Demo, Outcome, Progress
 from cli.demo_data import NAME, ROWS, demo_model
 from cli.embedded_redis import EmbeddedRedis
@@ -44,7 +44,9 @@ def command(events: int, kafka: bool, as_json: bool) -> None:
 
             def tell(now: Progress) -> None:
                 accuracy = "" if now.accuracy is None else f"accuracy {now.accuracy:.3f}  "
-                bar.update(task, completed=now.trained, note=f"v{now.version}  {accuracy}{now.roles}")
+                bar.update(
+                    task, completed=min(now.trained, demo.rows), note=f"v{now.version}  {accuracy}{now.roles}"
+                )
 
             outcome = demo.run(tell)
     report = describe(outcome)
@@ -141,7 +143,8 @@ def show(outcome: Outcome, report: dict[str, Any]) -> None:
     out.print(quality(report["metrics"], report["baselines"]))
     out.print(f"Bad records: {report['injected']} sent, {report['dead_lettered']} dead-lettered ({dead}).")
     out.print(
-        f"Drift: {len(report['drifts'])} alarms, {report['retrainings']} challengers born. "
+        f"Drift: {counted(len(report['drifts']), 'alarm')}, "
+        f"{counted(report['retrainings'], 'challenger')} born. "
         f"{report['versions']} versions published; now "
         + "; ".join(f"{r['role']} {r['lineage']} (v{r['version']})" for r in report["rollout"]["roles"])
         + "."

@@ -12,7 +12,7 @@ import click
 import redis
 from rich.text import Text
 
-from cli.console import out, print_json
+from cli.console import counted, out, print_json
 from cli.processes import direct
 from cli.running import EMBEDDED, data_folder, look
 from cli.wiring import config_option, data_option, json_option, read_config
@@ -106,7 +106,9 @@ def _topics(config: Config, log: Log, url: str) -> Iterator[Check]:
                 lanes = log.lanes(topic)
                 records = sum(following - oldest for oldest, following in map(log.bounds, lanes))
                 yield Check(
-                    "topic", True, f"{name}: {topic}, {_count(len(lanes), 'partition')}, {records:,} records"
+                    "topic",
+                    True,
+                    f"{name}: {topic}, {counted(len(lanes), 'partition')}, {counted(records, 'record')}",
                 )
             except UnknownTopic as error:
                 yield Check("topic", False, f"{name}: {error}", f"create the topic {topic}")
@@ -192,7 +194,3 @@ def _predictor(base: str) -> Check:
     except OSError as error:
         said = getattr(error, "reason", error)
         return Check("predictor", False, f"{url}: {said}", "start `riverrun serve`")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -87,7 +87,7 @@ def show_model(model: str, config_path: Path | None, data: Path | None, as_json:
             f"{row['role']}: version {row['version']}, lineage {row['lineage']}, {headline(row['metrics'])}"
         )
     for name in ("baselines", "counts", "counters", "dead_letters", "drift", "owner"):
-        out.print(f"{name}: {shown[name]}")
+        out.print(f"{name.replace('_', ' ')}: {_in_words(shown[name])}")
     for change in shown["changes"]:
         out.print(f"{change['at']} {change['reason']}")
 
@@ -181,6 +181,17 @@ def serving_rows(store: Store, model: str) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _in_words(values: Mapping[str, Any] | None) -> str:
+    told = (f"{name.replace('_', ' ')} {_value(value)}" for name, value in (values or {}).items())
+    return ", ".join(told) or "none"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{len(value):,}"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def instant(ms: int) -> str:

@@ -18,8 +18,8 @@ from core.config import Config, ModelConfig
 from core.errors import RiverrunError
 from learners.registry import warm_up
 from snapshots.open_store import Store
-from stream.driver.process import tune_process
 from stream.driver.metrics import MetricsServer, TrainerMetrics
+from stream.driver.process import tune_process
 from stream.driver.trainer import Trainer
 from stream.log.log import Log
 from stream.log.open_log import open_log
