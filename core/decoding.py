@@ -30,6 +30,8 @@ def bad_record(error: Exception) -> BadRecord:
             return BadRecord("missing_field", text)
         if "out of range" in text:
             return BadRecord("number_out_of_range", text)
+        if "RFC3339" in text:
+            return BadRecord("bad_timestamp", text)
         return BadRecord("wrong_type", text)
     if isinstance(error, msgspec.DecodeError):
         return BadRecord("not_utf8" if "UTF-8" in text else "malformed", text)

@@ -307,6 +307,10 @@ class Trainer:
         self._dirty = found.replayed > 0 or not told
         self._looked_at_s = self._clock.monotonic_s()
         self._watcher.owned(self._model, epoch, found.replayed)
+        _log.info(
+            "model %s: owned, epoch %d; from version %d and %d turns of the journal, %d examples learned",
+            self._model, epoch, found.version, found.replayed, found.fold.learned,
+        )  # fmt: skip
         return _Owned(epoch, found.fold, found.offsets, found.version)
 
     def _keep_lease(self, epoch: int) -> None:

@@ -168,7 +168,10 @@ class Contest:
         challengers = self._policy.challengers
         if order == "promote" and not lineage and len(challengers) == 1:
             lineage = challengers[0]
-        if order in ("promote", "rollback", "drop") and isinstance(lineage, str):
+        if order == "promote" and not lineage:
+            there = f"name one of {', '.join(challengers)}" if challengers else "there is no challenger"
+            decision = Decision("refuse", "", f"nothing to promote: {there}")
+        elif order in ("promote", "rollback", "drop") and isinstance(lineage, str):
             decision = self._policy.command(order, lineage, now)
         else:
             decision = Decision("refuse", "", f"unknown command {order!r:.60}")
