@@ -9,6 +9,14 @@ import numpy as np
 from core.batch import Batch
 from core.plain import BoolArray, FloatArray, IntArray, ObjectArray, State, objects
 
+_EMPTY: State = {
+    "ids": [],
+    "ts_ms": np.empty(0, np.int64),
+    "X": np.empty((0, 0)),
+    "objects": [],
+    "y": np.empty(0),
+}
+
 
 class Rows:
     """Labelled rows at places 0 … capacity-1. Memory grows with the rows kept, by doubling."""
@@ -78,7 +86,10 @@ class Rows:
         self._objects[n:] = None
 
     def state(self, places: IntArray) -> State:
-        """The rows at these places as plain data; object columns as lists."""
+        """The rows at these places as plain data; object columns as lists. No rows have no shape either,
+        however many there once were, so that what is restored from them has the same bytes."""
+        if not len(places):
+            return {"n_classes": self.n_classes} | _EMPTY
         kept = self._objects[places]
         return {
             "n_classes": self.n_classes,

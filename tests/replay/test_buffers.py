@@ -10,6 +10,7 @@ from core.config import ReplayConfig
 from core.errors import ConfigError
 from core.plain import objects
 from replay.registry import POLICIES, build, check
+from snapshots.codec import encode
 
 each = pytest.mark.parametrize("policy", POLICIES)
 
@@ -240,3 +241,17 @@ def test_policies_to_come_are_refused_in_words(policy):
         buffer(policy, 5)
     assert len(check(ReplayConfig(policy=policy))) == 1
     assert check(ReplayConfig(policy="recent")) == []
+
+
+@pytest.mark.parametrize("policy", ["reservoir", "recent"])
+def test_an_emptied_buffer_has_the_bytes_of_one_restored_from_it(policy: str) -> None:
+    config = ReplayConfig(policy=policy, capacity=10)  # type: ignore[arg-type]  # one of the two
+    buffer, rng = build(config), np.random.default_rng(0)
+    names = objects(["a", "b"])
+    X, other = np.ones((2, 3)), np.empty((2, 1), object)
+    other[:, 0] = ["p", "q"]
+    batch = Batch(names, np.arange(2), X, other, np.array([0, 1]), 2)
+    buffer.add(batch, rng)
+    assert buffer.forget({"a", "b"}) == 2
+    again = build(config, buffer.state())
+    assert encode(again.state()) == encode(buffer.state())
