@@ -81,9 +81,17 @@ def check_id(value: str | int) -> str:
 
 def plain_ids(values: Sequence[Any]) -> bool:
     """Whether all are texts that `check_id` would take as they are; one quick look at many."""
-    if set(map(type, values)) != {str} or max(map(len, values)) > MAX_ID_CHARS or "" in values:
+    try:
+        whole = "".join(values)
+    except TypeError:
         return False
-    return "".join(values).isprintable()
+    lengths = set(map(len, values))
+    if 0 in lengths or max(lengths, default=1) > MAX_ID_CHARS:
+        return False
+    if not whole.isascii():
+        return whole.isprintable()
+    codes = np.frombuffer(whole.encode(), np.uint8)
+    return not codes.size or bool(codes.min() >= 0x20 and codes.max() <= 0x7E)
 
 
 def check_ts(value: float | datetime) -> int:

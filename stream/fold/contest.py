@@ -58,7 +58,7 @@ class Contest:
         first = Lineage(_FIRST, self._build(config.seed), self._scores(), 0, 0, "first start")
         self._lineages: dict[str, Lineage] = {_FIRST: first}
         self._policy = Policy(config.rollout, _FIRST)
-        self.served = self._scores()
+        self.served = first.scores  # one object until somebody else is champion
         self._detectors = [build_detector(spec) for spec in config.drift.detectors]
         self._alarm: str | None = None
         self._acted_at: int | None = None
@@ -106,6 +106,8 @@ class Contest:
         self._compare(scores, y, known, scale)
         for name, rows in scores.items():
             held = self.served if name == SERVED else self._lineages[name].scores
+            if name != SERVED and held is self.served:
+                continue
             here = known[name]
             if here.all():
                 held.update(rows, y, codes, n_classes)
@@ -222,6 +224,12 @@ class Contest:
             self.reason = f"{decision.kind} {alert['detail']}"
 
     def _bury(self) -> None:
+        if any(
+            lineage.scores is self.served and name != self._policy.champion
+            for name, lineage in self._lineages.items()
+        ):
+            # The champion changed: from now on its own scores and those of who serves go apart.
+            self.served = Scores.from_state(self.served.state())
         kept = set(self._policy.lineages)
         for name in [name for name in self._lineages if name not in kept]:
             del self._lineages[name]
@@ -280,7 +288,7 @@ class Contest:
                 }
                 for name, lineage in self._lineages.items()
             },
-            "served": self.served.state(),
+            "served": None if self.served is self.champion.scores else self.served.state(),
             "policy": self._policy.state(),
             "detectors": [detector.state() for detector in self._detectors],
             "watched_by": list(self._config.drift.detectors),
@@ -307,8 +315,9 @@ class Contest:
             )
             for name, row in state["lineages"].items()
         }
-        contest.served = Scores.from_state(state["served"])
         contest._policy = Policy.from_state(config.rollout, state["policy"])
+        stored = state["served"]
+        contest.served = contest.champion.scores if stored is None else Scores.from_state(stored)
         kept = list(state["detectors"])  # one that the configuration has since changed starts anew
         for i, spec in enumerate(config.drift.detectors):
             if spec in state["watched_by"]:

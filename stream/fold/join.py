@@ -27,8 +27,7 @@ class Join:
         self._config = config
         self._waiting: dict[str, int] = {}  # event id -> slot
         self._early: dict[str, tuple[float, int]] = {}  # label id -> (label, ts)
-        self._done: dict[str, float] = {}  # id -> label (NaN: it never came)
-        self._done_before: dict[str, float] = {}  # the generation before
+        self._done: dict[str, float] = {}  # id -> label (NaN: it never came), oldest first
         self.watermark_ms = _NEVER
         self._swept_ms = _NEVER
         self.counts: Counter[str] = Counter()
@@ -47,13 +46,12 @@ class Join:
             len(set(ids)) == len(ids)
             and self._waiting.keys().isdisjoint(ids)
             and self._done.keys().isdisjoint(ids)
-            and self._done_before.keys().isdisjoint(ids)
         ):
             return None
         seen: set[str] = set()
         mask = np.zeros(len(ids), dtype=bool)
         for i, name in enumerate(ids):
-            mask[i] = name in seen or name in self._waiting or self._finished(name)
+            mask[i] = name in seen or name in self._waiting or name in self._done
             seen.add(name)
         self.counts["duplicate_event"] += int(mask.sum())
         return mask
@@ -64,28 +62,29 @@ class Join:
         before = len(self._done)
         self._done.update(fresh)
         added = len(self._done) - before
-        if added == len(ids) and (not self._done_before or self._done_before.keys().isdisjoint(fresh)):
+        if added == len(ids):
             mask = None
         else:
             # A dict keeps its order: what was new to it stands at its end.
-            new = set(islice(reversed(self._done), added)).difference(self._done_before)
+            new = set(islice(reversed(self._done), added))
             mask = np.zeros(len(ids), dtype=bool)
             for i, name in enumerate(ids):
                 mask[i] = name in new
                 new.discard(name)
             self.counts["duplicate_event"] += len(ids) - int(mask.sum())
-        self._turn_generation()
+        self._forget_oldest()
         return mask
 
     def finish(self, ids: Iterable[str], labels: Iterable[float]) -> None:
         """These ids are done: an event or a label that comes again is a duplicate."""
         self._done.update(zip(ids, labels, strict=True))
-        self._turn_generation()
+        self._forget_oldest()
 
-    def _turn_generation(self) -> None:
-        if len(self._done) >= self._config.remember:
-            self._done_before = self._done if self._config.remember else {}
-            self._done = {}
+    def _forget_oldest(self) -> None:
+        """Keeps the last `remember` ids, and up to as many again, so that it is seldom done."""
+        n = len(self._done)
+        if n > 2 * self._config.remember:
+            self._done = dict(islice(self._done.items(), n - self._config.remember, None))
 
     def put(self, ids: list[str], slots: IntArray) -> None:
         """These events wait for their labels."""
@@ -117,17 +116,14 @@ class Join:
         first = taken.get(name)
         if first is None and name in self._early:
             first = self._early[name][0]
-        if first is None and self._finished(name):
-            first = self._done.get(name, self._done_before.get(name))
+        if first is None:
+            first = self._done.get(name)
         if first is None:
             self._early[name] = (label, ts_ms)
         elif np.isnan(first):
             self.counts["late_label"] += 1
         else:
             self.counts["duplicate_label" if first == label else "conflicting_label"] += 1
-
-    def _finished(self, name: str) -> bool:
-        return name in self._done or name in self._done_before
 
     def too_late(self, event_ts_ms: IntArray, label_ts_ms: IntArray) -> BoolArray:
         """Which labels came more than `expire_after` after their event."""
@@ -179,7 +175,6 @@ class Join:
         if self._early.pop(name, None) is not None:
             self.counts["forgotten_label"] += 1
         self._done.pop(name, None)
-        self._done_before.pop(name, None)
         slot = self._waiting.pop(name, -1)
         if slot >= 0:
             self.counts["forgotten_event"] += 1
@@ -194,10 +189,7 @@ class Join:
                 np.array([label for label, _ in self._early.values()], dtype=np.float64),
                 np.array([ts for _, ts in self._early.values()], dtype=np.int64),
             ],
-            "done": [
-                [list(done), np.array(list(done.values()), dtype=np.float64)]
-                for done in (self._done, self._done_before)
-            ],
+            "done": [list(self._done), np.array(list(self._done.values()), dtype=np.float64)],
             "watermark_ms": int(self.watermark_ms),
             "swept_ms": int(self._swept_ms),
             "counts": dict(sorted(self.counts.items())),
@@ -209,9 +201,8 @@ class Join:
         join._waiting = dict(zip(*state["waiting"], strict=True))
         names, labels, times = state["early"]
         join._early = dict(zip(names, zip(labels.tolist(), times.tolist(), strict=True), strict=True))
-        join._done, join._done_before = (
-            dict(zip(ids, values.tolist(), strict=True)) for ids, values in state["done"]
-        )
+        ids, values = state["done"]
+        join._done = dict(zip(ids, values.tolist(), strict=True))
         join.watermark_ms = state["watermark_ms"]
         join._swept_ms = state["swept_ms"]
         join.counts = Counter(state["counts"])

@@ -89,7 +89,7 @@ _CONSUMER = {
     "queued.max.messages.kbytes": 32_768,
 }
 _PRODUCER = {
-    "linger.ms": 2,
+    "linger.ms": 0.5,
     "queue.buffering.max.kbytes": 65_536,  # what is queued must get through before it times out
 }
 _ALIASES = {

@@ -160,7 +160,7 @@ def test_events_that_never_get_a_label_are_bounded() -> None:
         fold = feed.fold
         assert fold.join.waiting() <= capacity
         assert len(fold.pending) == fold.join.waiting()
-        sizes.append((len(fold.pending.ids), len(fold.join._done) + len(fold.join._done_before)))
+        sizes.append((len(fold.pending.ids), len(fold.join._done)))
     assert max(slots for slots, _ in sizes) <= 4 * (capacity + n)
     assert max(done for _, done in sizes) <= 2 * (2_000 + capacity)
     assert fold.events == n * turns
