@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import gc
-import sys
-
-_SWITCH_INTERVAL_S = 0.0005
 
 
 def tune_process() -> None:
-    """To be called once, when everything is imported and built.
-
-    What exists by now lives as long as the process: collections need not walk it. A walk takes some 60 ms,
-    and reading a log makes objects fast enough to cause several a second. And the threads that deliver and
-    publish wait a tenth of the usual time for the interpreter while the trainer computes.
-    """
+    """To be called once, when everything is imported and built. What exists by now lives as long as the
+    process: collections need not walk it. A walk takes some 60 ms, and reading a log makes objects fast
+    enough to cause several a second."""
     gc.collect()
     gc.freeze()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
