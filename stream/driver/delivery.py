@@ -37,6 +37,11 @@ class Delivery:
         wanted = (DEADLETTER, ALERTS, PREDICTIONS) if self._config.predictions else (DEADLETTER, ALERTS)
         return [self._topics[name] for name in wanted]
 
+    def has_any(self, effects: Effects) -> bool:
+        """Whether these effects bring anything to the log."""
+        told = self._config.predictions and effects.predicted
+        return bool(effects.dead_letters or effects.alerts or told)
+
     def deliver(self, inputs: TurnInput, effects: Effects, classes: list[Any]) -> None:
         """Returns once the log has everything. Raises LogUnavailable; delivering again is safe."""
         turn = str(inputs.turn.number).encode()

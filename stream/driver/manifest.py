@@ -17,7 +17,12 @@ _LIBRARIES = ("riverrun", "river", "numpy", "numba")
 
 
 def describe(
-    model: str, config: ModelConfig, fold: Fold, offsets: Mapping[Lane, int], parent: int
+    model: str,
+    config: ModelConfig,
+    fold: Fold,
+    offsets: Mapping[Lane, int],
+    parent: int,
+    lag_records: int | None,
 ) -> dict[str, Any]:
     """The manifest of a snapshot of this fold, whose next records are at `offsets`."""
     counters = dict(sorted(fold.join.counts.items()))
@@ -51,6 +56,7 @@ def describe(
             "learned": fold.learned,
         },
         "counters": counters,
+        "lag": {"records": lag_records},
         "dead_letters": dict(sorted(fold.dead_letters.items())),
         "libraries": {name: library_version(name) for name in _LIBRARIES},
     }

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from core.clock import Clock
 from core.config import ModelConfig, TrainerConfig
-from core.errors import Conflict, RiverrunError, StaleEpoch
+from core.errors import Conflict, RiverrunError
 from core.plain import Plain
 from core.records import Lane, Turn
 from snapshots.store import Commands, Journal, Ownership, SnapshotStore
+from stream.driver.courier import Courier
 from stream.driver.delivery import Delivery
+from stream.driver.lease import Lease
 from stream.driver.manifest import describe
-from stream.driver.publishing import Published, Publisher
+from stream.driver.patience import Patience, did
+from stream.driver.publishing import Publisher
 from stream.driver.reading import LaneReader
 from stream.driver.recovery import lanes_of, recover, step
-from stream.fold.effects import Effects
+from stream.driver.watcher import Watcher
 from stream.fold.fold import Fold
-from stream.fold.inputs import LaneInput, TurnInput
+from stream.fold.inputs import LaneInput
 from stream.log.log import Log
 
-T = TypeVar("T")
 _log = logging.getLogger("riverrun.trainer")
 _LOOK_FOR_LANES_S = 10.0
 _LOOK_FOR_COMMANDS_S = 0.1
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
 
 class Stores(Protocol):
@@ -46,16 +45,6 @@ class Stores(Protocol):
     def commands(self) -> Commands: ...
 
 
-class Watcher(Protocol):
-    """Who looks on: metrics, progress. Called in the training thread."""
-
-    def owned(self, model: str, epoch: int, replayed: int) -> None: ...
-    def stepped(self, model: str, fold: Fold, effects: Effects, seconds: float) -> None: ...
-    def published(self, model: str, published: Published) -> None: ...
-    def trouble(self, model: str, error: RiverrunError) -> None: ...
-    def alive(self, model: str) -> None: ...
-
-
 @dataclass(slots=True)
 class _Owned:
     """What a trainer holds while it owns the model."""
@@ -64,14 +53,6 @@ class _Owned:
     fold: Fold
     offsets: dict[Lane, int]
     version: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Owed:
-    """Effects on their way."""
-
-    deliver: Callable[[], None]
-    running: Future[None]
 
 
 class Trainer:
@@ -96,17 +77,18 @@ class Trainer:
         self._log = log
         self._stores = stores
         self._clock = clock
-        self._owner = owner
         self._watcher = watcher
         self._delivery = Delivery(log, model, config, prefix)
         self._publisher = Publisher(stores.snapshots, stores.journal, model, config.snapshot.keep)
         self._reader: LaneReader | None = None
-        self._courier = ThreadPoolExecutor(1, thread_name_prefix="riverrun-deliver")
-        self._owed: _Owed | None = None
         self._stop = threading.Event()
+        self._patience = Patience(model, watcher, self._stop)
+        self._courier = Courier(self._delivery, self._patience)
+        self._lease = Lease(
+            stores.ownership, model, owner, settings.lease / 1000, clock, watcher, self._patience
+        )
         self._dirty = False
         self._published_at_s = -1e9
-        self._renewed_at_s = 0.0
         self._looked_at_s = 0.0
         self._asked_at_s = -1e9
         self._reason = "first version"
@@ -118,23 +100,23 @@ class Trainer:
     def run(self) -> None:
         """Waits for ownership, recovers, trains until `stop`. Raises StaleEpoch where another trainer took
         the model over, and whatever else does not pass by itself."""
-        epoch = self._acquire()
+        epoch = self._lease.acquire(self._stop)
         if epoch is None:
             return
         try:
-            owned = self._patiently(lambda: self._recover(epoch))
+            owned = self._patience.until_done(lambda: self._recover(epoch))
             if owned is None:
                 return
             self._train(owned)
             self._publish_last(owned)
         finally:
-            self._courier.shutdown()
+            self._courier.close()
             self._publisher.close()
-            self._release(epoch)
+            self._lease.release(epoch)
 
     def _train(self, owned: _Owned) -> None:
         while not self._stop.is_set():
-            self._keep_lease(owned.epoch)
+            self._lease.keep(owned.epoch)
             self._look_for_lanes(owned)
             inputs = self._next_inputs(owned)
             commands = self._commands()
@@ -150,53 +132,29 @@ class Trainer:
         if now_s - self._asked_at_s < _LOOK_FOR_COMMANDS_S:
             return []
         self._asked_at_s = now_s
-        return self._patiently(lambda: list(self._stores.commands.pending(self._model)))
+        return self._patience.until_done(lambda: list(self._stores.commands.pending(self._model)))
 
     def _turn(
         self, owned: _Owned, inputs: Mapping[Lane, LaneInput], commands: list[Mapping[str, Plain]]
     ) -> None:
         started_s = self._clock.monotonic_s()
         ranges = {lane: (owned.offsets[lane], source.records.next_offset) for lane, source in inputs.items()}
-        if not self._settle():
+        if not self._courier.settle():
             return
         turn = Turn(owned.fold.turn + 1, ranges, self._clock.now_ms(), tuple(commands))
-        if self._patiently(lambda: self._journal(turn, owned.epoch)) is None:
+        if self._patience.until_done(lambda: self._journal(turn, owned.epoch)) is None:
             return
         merged, effects = step(owned.fold, self._config, turn, inputs)
         owned.offsets.update({lane: stop for lane, (_, stop) in ranges.items()})
         self._dirty = True
-        self._owe(merged, effects, list(owned.fold.classes.values))
+        self._courier.owe(merged, effects, list(owned.fold.classes.values))
         if commands:
             done = [str(command["id"]) for command in commands]
-            self._patiently(lambda: _did(self._stores.commands.done, self._model, done))
+            self._patience.until_done(lambda: did(self._stores.commands.done, self._model, done))
         if effects.roles_changed:
             self._published_at_s = -1e9
             self._reason = owned.fold.contest.reason
         self._watcher.stepped(self._model, owned.fold, effects, self._clock.monotonic_s() - started_s)
-
-    def _owe(self, inputs: TurnInput, effects: Effects, classes: list[Any]) -> None:
-        """Delivers the turn's effects while the next one is read."""
-        if effects.dead_letters or effects.alerts or (self._config.predictions and effects.predicted):
-            deliver = partial(self._delivery.deliver, inputs, effects, classes)
-            self._owed = _Owed(deliver, self._courier.submit(deliver))
-
-    def _settle(self) -> bool:
-        """Waits until the effects of the turn before are in the log. No turn is journaled and no snapshot
-        taken before: so what a crash may have left undelivered is what the last journaled turn brought
-        about, and recovery delivers that again. A stop gives up after a few tries: False then."""
-        owed = self._owed
-        if owed is None:
-            return True
-        try:
-            owed.running.result()
-        except RiverrunError as error:
-            if not error.retriable:
-                raise
-            self._trouble(error)
-            if self._patiently(lambda: _did(owed.deliver), tries_after_stop=3) is None:
-                return False
-        self._owed = None
-        return True
 
     def _journal(self, turn: Turn, epoch: int) -> bool:
         try:
@@ -217,7 +175,7 @@ class Trainer:
             if not error.retriable:
                 raise
             self._reader = None  # what it holds may not be what comes next
-            self._pause(error, _FIRST_PAUSE_S)
+            self._patience.pause(error)
             return None
 
     def _look_for_lanes(self, owned: _Owned) -> None:
@@ -226,9 +184,9 @@ class Trainer:
         if now_s - self._looked_at_s < _LOOK_FOR_LANES_S:
             return
         self._looked_at_s = now_s
-        lanes = self._patiently(lambda: lanes_of(self._log, self._config), tries=1)
+        lanes = self._patience.until_done(lambda: lanes_of(self._log, self._config), tries=1)
         new = [lane for lane in lanes or [] if lane not in owned.offsets]
-        oldest = self._patiently(lambda: {lane: self._log.bounds(lane)[0] for lane in new}, tries=1)
+        oldest = self._patience.until_done(lambda: {lane: self._log.bounds(lane)[0] for lane in new}, tries=1)
         if new and oldest:
             owned.offsets.update(oldest)
             _log.info("model %s: new lanes %s", self._model, ", ".join(map(str, new)))
@@ -241,14 +199,21 @@ class Trainer:
             self._publish(owned)
 
     def _publish(self, owned: _Owned) -> None:
-        if not self._settle():
+        if not self._courier.settle():
             return
         self._published_at_s = self._clock.monotonic_s()
         self._dirty = False
         fold = owned.fold
-        manifest = describe(self._model, self._config, fold, owned.offsets, owned.version)
+        manifest = describe(self._model, self._config, fold, owned.offsets, owned.version, self._lag(owned))
         self._publisher.submit(manifest, fold.parts(), fold.contest.roles(), self._reason, owned.epoch)
         self._reason = "newer version"
+
+    def _lag(self, owned: _Owned) -> int | None:
+        """Records in the log that are not in the fold yet; None where the log cannot say now."""
+        try:
+            return sum(max(self._log.bounds(lane)[1] - offset, 0) for lane, offset in owned.offsets.items())
+        except RiverrunError:
+            return None
 
     def _collect(self, owned: _Owned, timeout_s: float | None) -> None:
         try:
@@ -257,7 +222,7 @@ class Trainer:
             if not error.retriable:
                 raise
             self._dirty = True
-            self._trouble(error)
+            self._patience.tell(error)
             return
         if published is not None:
             owned.version = published.version
@@ -269,24 +234,6 @@ class Trainer:
             self._publish(owned)
             self._collect(owned, 30.0)
 
-    def _acquire(self) -> int | None:
-        """The epoch, once nobody else owns the model; None where told to stop first."""
-        said = False
-        lease_s = self._settings.lease / 1000
-        while not self._stop.is_set():
-            self._watcher.alive(self._model)
-            epoch = self._patiently(
-                lambda: self._stores.ownership.acquire(self._model, self._owner, lease_s) or 0
-            )
-            if epoch:
-                self._renewed_at_s = self._clock.monotonic_s()
-                return epoch
-            if not said and epoch == 0:
-                _log.info("model %s: another trainer owns it; standing by", self._model)
-                said = True
-            self._stop.wait(min(0.5, lease_s / 4))
-        return None
-
     def _recover(self, epoch: int) -> _Owned:
         for topic in self._delivery.topics:
             self._log.create(topic)
@@ -294,7 +241,7 @@ class Trainer:
         stores = self._stores
         found = recover(
             self._model, self._config, self._log, stores.snapshots, stores.journal,
-            self._settings.max_turn_records, lambda: self._keep_lease(epoch),
+            self._settings.max_turn_records, lambda: self._lease.keep(epoch),
         )  # fmt: skip
         for lane in lanes:
             if lane not in found.offsets:
@@ -313,55 +260,7 @@ class Trainer:
         )  # fmt: skip
         return _Owned(epoch, found.fold, found.offsets, found.version)
 
-    def _keep_lease(self, epoch: int) -> None:
-        self._watcher.alive(self._model)
-        now_s = self._clock.monotonic_s()
-        if now_s - self._renewed_at_s > self._settings.lease / 3000:
-            lease_s = self._settings.lease / 1000
-            renew = self._stores.ownership.renew
-            if self._patiently(lambda: _did(renew, self._model, self._owner, epoch, lease_s)):
-                self._renewed_at_s = now_s
-
-    def _release(self, epoch: int) -> None:
-        try:
-            self._stores.ownership.release(self._model, self._owner, epoch)
-        except RiverrunError as error:
-            self._trouble(error)
-
-    def _patiently(self, do: Callable[[], T], tries: int = 0, tries_after_stop: int = 0) -> T | None:
-        """Does it, again and again while it fails in a way that passes; None where told to stop meanwhile
-        (or after so many tries)."""
-        pause_s, tried = _FIRST_PAUSE_S, 0
-        while True:
-            try:
-                return do()
-            except RiverrunError as error:
-                tried += 1
-                if isinstance(error, StaleEpoch) or not error.retriable:
-                    raise
-                if self._stop.is_set() and tried > tries_after_stop:
-                    return None
-                self._pause(error, pause_s)
-                if tried == tries:
-                    return None
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-
-    def _pause(self, error: RiverrunError, seconds: float) -> None:
-        self._trouble(error)
-        self._watcher.alive(self._model)
-        self._stop.wait(seconds)
-
-    def _trouble(self, error: RiverrunError) -> None:
-        _log.warning("model %s: %s; trying again", self._model, error)
-        self._watcher.trouble(self._model, error)
-
 
 def _same(one: Turn, other: Turn) -> bool:
     rest = [(turn.number, turn.now_ms, list(turn.commands)) for turn in (one, other)]
     return rest[0] == rest[1] and dict(one.ranges) == dict(other.ranges)
-
-
-def _did(do: Callable[..., None], *arguments: object) -> bool:
-    """Does it; True tells it from what was given up."""
-    do(*arguments)
-    return True

@@ -11,7 +11,7 @@ import pytest
 from core.config import ModelConfig
 from core.errors import StoreUnavailable
 from snapshots.open_store import open_store
-from stream.driver import trainer
+from stream.driver import patience
 from stream.fold.fold import Fold
 from stream.log.memory_log import MemoryLog
 from stream.log.open_log import open_log
@@ -45,8 +45,8 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "_FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(trainer, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(patience, "LONGEST_PAUSE_S", 0.001)
 
 
 def alerts(bench: Bench) -> list[dict[str, Any]]:

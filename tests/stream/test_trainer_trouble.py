@@ -12,7 +12,7 @@ from core.config import TrainerConfig
 from core.errors import ConfigError, LogUnavailable, OffsetOutOfRange, StoreUnavailable
 from core.records import OutRecord
 from snapshots.open_store import open_store
-from stream.driver import trainer
+from stream.driver import patience
 from stream.log.memory_log import MemoryLog
 from tests.stream.fold_harness import parts_bytes
 from tests.stream.trainer_harness import (
@@ -34,8 +34,8 @@ ROWS = traffic(60)
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "_FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(trainer, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(patience, "LONGEST_PAUSE_S", 0.001)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["not done", "done, answer lost"])
