@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from drift.registry import build as build_detector
 from learners.learner import Learner
 from learners.registry import build as build_learner
 from learners.scores import Scores
-from replay.buffer import Buffer
 from rollout.policy import Decision, Policy
 from stream.fold.effects import Effects
 
@@ -154,11 +153,17 @@ class Contest:
             self._alarm = detector.name
 
     def decide(
-        self, effects: Effects, buffer: Buffer, rng: np.random.Generator, now: int, now_ms: int
+        self,
+        effects: Effects,
+        kept: Callable[[], Batch],
+        rng: np.random.Generator,
+        now: int,
+        now_ms: int,
     ) -> None:
-        """Acts on an alarm, then on the evidence. `now` is the number of examples learned."""
+        """Acts on an alarm, then on the evidence. `now` is the number of examples learned, `kept` gives
+        the past that a challenger starts from."""
         if self._alarm is not None:
-            self._respond(self._alarm, effects, buffer, rng, now, now_ms)
+            self._respond(self._alarm, effects, kept, rng, now, now_ms)
             self._alarm = None
         for decision in self._policy.decide(now):
             self._tell(decision, effects)
@@ -184,7 +189,7 @@ class Contest:
         self,
         detector: str,
         effects: Effects,
-        buffer: Buffer,
+        kept: Callable[[], Batch],
         rng: np.random.Generator,
         now: int,
         now_ms: int,
@@ -200,7 +205,7 @@ class Contest:
         self.retrainings += 1
         name = f"L{self._born}"
         learner = self._build(int(rng.integers(2**31)))
-        sample = buffer.sample(len(buffer), rng)
+        sample = kept()
         if len(sample):
             learner.learn(sample)
         origin = f"{detector} at {now:,} examples, from {len(sample):,} kept ones"

@@ -76,7 +76,7 @@ class Fold:
         for _, error in effects.dead_letters:
             self.dead_letters[error.reason] = self.dead_letters.get(error.reason, 0) + 1
         self._expire(np.concatenate(times), effects)
-        self.contest.decide(effects, self.buffer, self.rng, self.learned, self.now_ms)
+        self.contest.decide(effects, self._kept, self.rng, self.learned, self.now_ms)
         while self.contest.gone:
             self.pending.drop_lineage(self.contest.gone.pop())
         return effects
@@ -253,6 +253,11 @@ class Fold:
             effects.learned += len(examples)
             times = self.join.believable(examples.ts_ms, self.now_ms)
             self.trained_through_ms = int(times.max(initial=self.trained_through_ms))
+
+    def _kept(self) -> Batch:
+        """What the replay buffer keeps, to learn from."""
+        kept = self.buffer.sample(len(self.buffer), self.rng)
+        return kept if kept.y is None else kept.labelled(kept.y, len(self.classes))
 
     def _without_duplicates(self, inputs: TurnInput) -> TurnInput:
         if len(inputs.events) == 0:

@@ -69,7 +69,7 @@ BAD_EVENTS: dict[str, tuple[Any, str, str | None]] = {
         "number_out_of_range",
         "features.distance",
     ),
-    "bad ts": ({"id": "a", "ts": "yesterday", "features": GOOD}, "wrong_type", "ts"),
+    "bad ts": ({"id": "a", "ts": "yesterday", "features": GOOD}, "bad_timestamp", "ts"),
     "ts without zone": ({"id": "a", "ts": "2024-01-01T00:00:00", "features": GOOD}, "bad_timestamp", "ts"),
     "ts of fractions": ({"id": "a", "ts": 1.5, "features": GOOD}, "bad_timestamp", "ts"),
     "ts far away": ({"id": "a", "ts": 10**18, "features": GOOD}, "bad_timestamp", "ts"),
