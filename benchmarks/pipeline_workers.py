@@ -116,10 +116,10 @@ def riverrun(kafka: str, redis_url: str, n: int, *, kind: str, late: bool) -> di
     """The trainer as `riverrun train` runs it, journal, scores, detector and snapshots included."""
     from core.clock import SystemClock
     from core.config import ModelConfig, TrainerConfig
-    from learners.registry import warm_up
     from snapshots.open_store import open_store
     from stream.driver.process import tune_process
     from stream.driver.trainer import Trainer
+    from stream.driver.warming import warm_up
     from stream.log.open_log import open_log
 
     steps = ["preprocessing.StandardScaler", "linear_model.LogisticRegression"]
@@ -134,7 +134,7 @@ def riverrun(kafka: str, redis_url: str, n: int, *, kind: str, late: bool) -> di
             "drift": {"on_drift": "alert"},
         }
     )
-    warm_up(config.learner, config.task)
+    warm_up(config)
     log, store = open_log(kafka), open_store(redis_url)
     watcher = _Watcher(n)
     read, started = log.read, False

@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 import click
 
-from core.errors import ConfigError, RiverrunError
+from core.errors import ConfigError, RiverrunError, UnknownTopic
 
 _COMMANDS = {
     "backtest": "cli.commands.backtest",
@@ -77,6 +77,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(2)
     except RiverrunError as error:
         click.echo(f"error: {error}", err=True)
+        if isinstance(error, UnknownTopic):
+            click.echo("Create it, or let `riverrun produce` or `riverrun up` make it.", err=True)
         sys.exit(1)
     except BrokenPipeError:
         # Whoever read our output has gone; nothing is left to say to anybody.

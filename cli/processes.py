@@ -89,15 +89,18 @@ class Processes:
             text = file.read().decode("utf-8", "replace").strip()
         return "\n".join(text.splitlines()[-8:])
 
-    def wait_ready(self, url: str, timeout_s: float) -> None:
-        """Until this address answers 200. Raises RiverrunError."""
+    def wait_ready(self, url: str, timeout_s: float, word: bytes = b"") -> None:
+        """Until this address answers 200 with this word in it. Raises RiverrunError."""
         deadline_s = time.monotonic() + timeout_s
         said = "no answer yet"
         while time.monotonic() < deadline_s:
             self.check()
             try:
-                with direct.open(url, timeout=2):
-                    return
+                with direct.open(url, timeout=2) as answer:
+                    body = answer.read(500)
+                    if word in body:
+                        return
+                    said = body.decode("utf-8", "replace")
             except urllib.error.HTTPError as error:
                 said = error.read(500).decode("utf-8", "replace")
             except OSError as error:

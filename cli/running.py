@@ -11,7 +11,7 @@ import fcntl
 import os
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -107,13 +107,16 @@ def _parsed(data: bytes) -> dict[str, str]:
         return {}  # it is just being written
 
 
-def with_running(config: Config, config_path: Path | None, data: Path | None) -> Config:
-    """The configuration with the urls of the running `up` where it says `embedded://`. Raises NothingRuns."""
-    if EMBEDDED not in (config.log.url, config.store.url):
+def with_running(
+    config: Config, config_path: Path | None, data: Path | None, parts: Sequence[str] = ("log", "store")
+) -> Config:
+    """The configuration with the urls of the running `up` where these parts say `embedded://`. Raises
+    NothingRuns."""
+    missing = [name for name in parts if getattr(config, name).url == EMBEDDED]
+    if not missing:
         return config
     folder = data_folder(config_path, data)
     found = look(folder)
-    missing = [name for name in ("log", "store") if getattr(config, name).url == EMBEDDED]
     if not all(name in found for name in missing):
         keys = " and ".join(f"{name}.url" for name in missing)
         raise NothingRuns(

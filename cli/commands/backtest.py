@@ -16,6 +16,7 @@ from cli.load_config import pick_model
 from cli.wiring import config_option, json_option, read_config
 from core.clock import SystemClock
 from core.config import ModelConfig
+from core.errors import ConfigError
 from stream.driver.backtest import Backtest, BacktestReport, Columns
 
 
@@ -29,6 +30,8 @@ def command(file: Path, config_path: Path | None, model: str | None, as_json: bo
     name, config = pick_model(read_config(config_path), model)
     source = FileEvents(file, name, config)
     report = run_backtest(source, config)
+    if not report.rows:
+        raise ConfigError(f"{file}: it has column names, and no rows")
     if as_json:
         print_json(asdict(report))
     else:

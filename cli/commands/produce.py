@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import click
 
-from cli.console import out, print_json, progress
+from cli.console import err, out, print_json, progress
 from cli.file_events import FileEvents
 from cli.load_config import pick_model
 from cli.produce import Sent, produce
 from cli.running import with_running
-from cli.wiring import config_option, create_topics, data_option, json_option, read_config, services
+from cli.wiring import config_option, create_topics, data_option, json_option, read_config
 from core.clock import SystemClock
+from stream.log.open_log import open_log
 
 
 @click.command("produce", help="Send a file as events and labels.")
@@ -44,7 +46,13 @@ def command(
     config = read_config(config_path)
     name, chosen = pick_model(config, model)
     source = FileEvents(file, name, chosen, limit)
-    with services(with_running(config, config_path, data)) as (log, _), progress("rows") as bar:
+    if chosen.file.id is None:
+        err.print(
+            "note: ids are row numbers, so another file's rows would count as duplicates; "
+            f"models.{name}.file.id names a column of ids"
+        )
+    served = with_running(config, config_path, data, ("log",)).log
+    with closing(open_log(served.url, served.options)) as log, progress("rows") as bar:
         task = bar.add_task(f"produce {name}", total=source.rows, note="")
 
         def tell(done: Sent) -> None:

@@ -16,11 +16,11 @@ from cli.wiring import choose_models, config_option, data_option, log_to_stderr,
 from core.clock import SystemClock
 from core.config import Config, ModelConfig
 from core.errors import RiverrunError
-from learners.registry import warm_up
 from snapshots.open_store import Store
 from stream.driver.metrics import MetricsServer, TrainerMetrics
 from stream.driver.process import tune_process
 from stream.driver.trainer import Trainer
+from stream.driver.warming import warm_up
 from stream.log.log import Log
 from stream.log.open_log import open_log
 
@@ -54,7 +54,7 @@ def run_trainers(
     server = MetricsServer(registry, metrics, config.trainer.metrics_host, metrics_port)
     owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     for model in models.values():
-        warm_up(model.learner, model.task)
+        warm_up(model)
     # A log object has one reader: each model reads through its own.
     logs = [log, *(open_log(config.log.url, config.log.options) for _ in list(models)[1:])]
     trainers = [

@@ -92,7 +92,10 @@ class Demo:
             f"{topics}LABELS": str(self._model.labels),
         }
         with Processes(environ, self._folder) as processes:
-            processes.start("trainer", ["train", "-c", str(path), "--metrics-port", "0"])
+            health = free_port()
+            processes.start("trainer", ["train", "-c", str(path), "--metrics-port", str(health)])
+            # Before anything is sent: the first run on a machine compiles, and would be all catching up.
+            processes.wait_ready(f"http://127.0.0.1:{health}/healthz", 180, b"training")
             processes.start("predictor", ["serve", "-c", str(path), "--port", str(port)])
             processes.wait_ready(f"http://127.0.0.1:{port}/healthz", 60)
             client = Client("127.0.0.1", port, NAME, _ASK_RATE)

@@ -98,6 +98,8 @@ class TrainerMetrics:
         stalled = [m for m, at_s in self._alive_at_s.items() if now_s - at_s > self._stalled_after_s]
         if stalled:
             return False, f"stalled: {', '.join(sorted(stalled))}"
+        if not self._alive_at_s:
+            return True, "starting"
         standing_by = sorted(set(self._alive_at_s) - self._owned)
         return True, f"standing by: {', '.join(standing_by)}" if standing_by else "training"
 

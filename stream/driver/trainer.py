@@ -253,6 +253,8 @@ class Trainer:
         told = found.version == 0 or (served is not None and served.version == found.version)
         self._dirty = found.replayed > 0 or not told
         self._looked_at_s = self._clock.monotonic_s()
+        if found.version:
+            self._reason = "newer version"
         self._watcher.owned(self._model, epoch, found.replayed)
         _log.info(
             "model %s: owned, epoch %d; from version %d and %d turns of the journal, %d examples learned",
