@@ -1,4 +1,4 @@
-"""States of River models as plain data, for snapshots: written without pickle, read without running
+"""States of River models as plain data, for snapshots: written and read without running
 anything but registered classes' own restoring."""
 
 from __future__ import annotations
