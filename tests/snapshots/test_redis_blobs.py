@@ -15,21 +15,7 @@ from core.records import Turn
 from core.rollout import Assignment, Rollout
 from snapshots.codec import encode
 from snapshots.open_store import Store, open_store
-from snapshots.redis_client import Keys
-from snapshots.store import Snapshot
-
-M = "flights"
-KEYS = Keys(M)
-
-
-def owned(store: Store, owner: str = "me") -> int:
-    epoch = store.ownership.acquire(M, owner, 60)
-    assert epoch is not None
-    return epoch
-
-
-def snapshot(text: str) -> Snapshot:
-    return Snapshot(M, 0, {"note": text}, {"fold": text.encode() * 50, "same": b"same" * 10})
+from tests.snapshots.store_harness import KEYS, M, owned, snapshot
 
 
 def test_every_damage_to_a_blob_is_found(redis_store: Store, raw: redis.Redis) -> None:

@@ -9,30 +9,8 @@ import redis
 
 from core.errors import Conflict, StoreUnavailable
 from core.records import Turn
-from snapshots.open_store import Store, open_store
-from snapshots.redis_client import Keys
-from snapshots.store import Snapshot
-
-M = "flights"
-KEYS = Keys(M)
-
-
-def owned(store: Store, owner: str = "me") -> int:
-    epoch = store.ownership.acquire(M, owner, 60)
-    assert epoch is not None
-    return epoch
-
-
-def snapshot(text: str) -> Snapshot:
-    return Snapshot(M, 0, {"note": text}, {"fold": text.encode() * 50, "same": b"same" * 10})
-
-
-def check_versions(store: Store, texts: list[str]) -> None:
-    """All versions kept are complete, and are these."""
-    versions = store.snapshots.versions(M)
-    assert [store.snapshots.load(M, v).manifest["note"] for v in versions] == texts
-    for version, text in zip(versions, texts, strict=True):
-        assert store.snapshots.load(M, version).parts == snapshot(text).parts
+from snapshots.open_store import open_store
+from tests.snapshots.store_harness import KEYS, M, check_versions, owned, snapshot
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("died"), redis.ConnectionError("cut")], ids=["death", "cut"])

@@ -11,17 +11,8 @@ import redis
 from core.rollout import Rollout
 from snapshots.codec import encode
 from snapshots.open_store import Store, open_store
-from snapshots.redis_client import Keys
 from snapshots.store import Change
-
-M = "flights"
-KEYS = Keys(M)
-
-
-def owned(store: Store, owner: str = "me") -> int:
-    epoch = store.ownership.acquire(M, owner, 60)
-    assert epoch is not None
-    return epoch
+from tests.snapshots.store_harness import KEYS, M, owned
 
 
 class Watcher:
