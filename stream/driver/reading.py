@@ -8,6 +8,7 @@ import numpy as np
 
 from core.config import ModelConfig
 from core.errors import RiverrunError
+from core.plain import IntArray
 from core.records import Lane, PlainRecords, Records
 from stream.codec.decoder import RecordDecoder
 from stream.fold.inputs import LaneInput
@@ -15,6 +16,7 @@ from stream.log.log import Log
 
 _MUCH = 256  # so many records at once say that more wait
 _MOST_HOLDS = 100
+_NONE: IntArray = np.empty(0, dtype=np.int64)
 
 
 class LaneReader:
@@ -61,7 +63,7 @@ class LaneReader:
         return LaneInput(lane, records, self._events.decode(records, lane.partition), False)
 
     def _range(self, lane: Lane, start: int, stop: int, timeout_s: float) -> Records:
-        parts: list[Records] = []
+        found: Records | None = None
         at = start
         while at < stop:
             records = self._log.read({lane: at}, self._limit, timeout_s).get(lane)
@@ -71,9 +73,11 @@ class LaneReader:
                 )
             n = int(np.searchsorted(records.offsets, stop))
             if n:
-                parts.append(records.upto(n))
+                found = records.upto(n) if found is None else found.then(records.upto(n))
             at = records.next_offset
-        return _joined(parts, stop)
+        if found is None:  # compaction may take every record of a range
+            return PlainRecords(_NONE, [], _NONE, [], stop)
+        return found
 
     def _wait_for_stragglers(self, start: Mapping[Lane, int], got: dict[Lane, Records]) -> None:
         """Where one lane has much to give, a lane that gave nothing may only be slow to come."""
@@ -107,15 +111,3 @@ class LaneReader:
             return got
         self._held = held
         return level
-
-
-def _joined(parts: list[Records], next_offset: int) -> Records:
-    """Records of several reads of one lane, as one."""
-    none = np.empty(0, dtype=np.int64)
-    return PlainRecords(
-        np.concatenate([none, *(p.offsets for p in parts)]),
-        [value for p in parts for value in p.values],
-        np.concatenate([none, *(p.timestamps_ms for p in parts)]),
-        [key for p in parts for key in p.keys],
-        next_offset,
-    )

@@ -143,7 +143,7 @@ class Fold:
             self.join.take(ids[i], label)
         found = self.join.match(label_ids, labels, label_ts)
         # An example is complete when the later of its two records has come.
-        came_at = np.full(len(self.pending.ids), -1, dtype=np.int64)
+        came_at = self.pending.came_at
         came_at[slots] = inputs.event_positions
         hits = np.flatnonzero(found >= 0)
         rows = np.array([i for i, _, _ in early], dtype=np.int64)
@@ -153,6 +153,7 @@ class Fold:
         complete_at = np.concatenate(
             [np.maximum(positions[hits], came_at[found[hits]]), came_at[slots[rows]]]
         )
+        came_at[slots] = -1
         order = np.argsort(complete_at, kind="stable")
         example_slots, y, known_ts, complete_at = (
             example_slots[order],

@@ -22,6 +22,7 @@ class Pending:
         self.no_change: FloatArray = np.empty(0)
         self.usual: FloatArray = np.empty(0)
         self.y: FloatArray = np.empty(0)
+        self.came_at: IntArray = np.empty(0, dtype=np.int64)  # place in the turn under way; -1: before it
         self.scores: dict[str, FloatArray] = {}  # lineage -> [slots, width]; NaN: it was not there yet
         self._free: IntArray = np.empty(0, dtype=np.int64)  # a stack of `_n_free` slots
         self._n_free = 0
@@ -98,9 +99,10 @@ class Pending:
     def _grow(self, need: int) -> None:
         old = len(self.ids)
         new = max(2 * old, old + need, 1024)
-        for name in ("ids", "ts_ms", "sequence", "X", "objects", "no_change", "usual", "y"):
+        for name in ("ids", "ts_ms", "sequence", "X", "objects", "no_change", "usual", "y", "came_at"):
             setattr(self, name, _longer(getattr(self, name), new))
         self.sequence[old:] = -1
+        self.came_at[old:] = -1
         for lineage, scores in self.scores.items():
             longer = _longer(scores, new)
             longer[old:] = np.nan
